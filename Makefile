@@ -1,0 +1,58 @@
+# Two commands do everything on a fresh machine with Python 3.11+: `make run` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: run test test-long check format generate setup bench lock clean help
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+run: $(VENV)/.run ## start one node on 127.0.0.1:9092
+	$(BIN)/headrace serve $(ARGS)
+
+setup: $(VENV)/.dev ## prepare .venv for development: commands, tools, client libraries
+
+test: $(VENV)/.dev ## run every test but the long ones
+	tools/install-optional
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not long" $(ARGS)
+
+test-long: $(VENV)/.dev ## run the campaigns: crashes, power cuts, thousands of seeds
+	tools/install-optional
+	$(BIN)/pytest -m long $(ARGS)
+
+check: $(VENV)/.dev ## format, lint, types, import contracts, generated code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/generate_messages.py --check
+
+format: $(VENV)/.dev ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+generate: $(VENV)/.dev ## write wire/messages from wire/schemas
+	$(BIN)/python tools/generate_messages.py
+
+bench: $(VENV)/.dev ## measure speed; one JSON file per run in bench/out
+	$(BIN)/python -m bench $(ARGS)
+
+lock: $(VENV)/.dev ## pin dependencies anew; no index address gets in
+	$(BIN)/pip-compile -q --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --upgrade -o requirements/run.txt pyproject.toml
+	$(BIN)/pip-compile -q --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --upgrade -c requirements/run.txt -o requirements/dev.txt requirements/dev.in
+
+clean: ## remove what was built
+	rm -rf $(VENV) dist build bench/bin .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(VENV)/bin/python requirements/run.txt pyproject.toml
+	$(BIN)/pip install -q --disable-pip-version-check -r requirements/run.txt
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	$(BIN)/pip install -q --disable-pip-version-check -r requirements/dev.txt
+	@touch $@

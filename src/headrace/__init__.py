@@ -1,0 +1,3 @@
+"""Headrace: a distributed streaming log that speaks Kafka's wire protocol."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""A living node: joins each mind to its disk, timers and peers."""

@@ -1,0 +1,1 @@
+"""The `headrace` command; the one place where parts are chosen."""

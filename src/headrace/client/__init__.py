@@ -1,0 +1,1 @@
+"""A small Kafka-wire client on our own codec."""

@@ -1,0 +1,1 @@
+"""The words the whole house speaks: identifiers, errors, settings. Pure."""

@@ -1,0 +1,1 @@
+"""One replica's mind: offsets, epochs, producer sequences. Pure."""

@@ -1,0 +1,299 @@
+"""Files. Paths are relative to the data directory and use '/'.
+
+Everything here blocks. Page-cache reads and writes are short enough for the loop; what waits for the device (`sync`,
+`sync_directory`, `sync_everything`, `warm`, `replace_file`) is called through `Threads`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.runtime import _libc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Buffer = bytes | bytearray | memoryview
+
+WRITEV_MAX = 1024  # IOV_MAX on Linux
+PROBE_STEP = 128 * 1024  # the kernel's default read-ahead: one cached page speaks for its neighbours
+
+
+class File(Protocol):
+    """An open file that is read anywhere and written at its end."""
+
+    generation: int
+    """Grows with every truncation, so that a slice taken before can be told from one taken after."""
+
+    def size(self) -> int: ...
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write all buffers at the end; return how many bytes got there. Fewer than asked means no space."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer at the end of the file."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return when every byte written before the call is on the device. OSError is final: never try again."""
+        ...
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """False if sending these bytes would probably wait for the device."""
+        ...
+
+    def warm(self, position: int, size: int) -> None:
+        """Bring these bytes into memory."""
+        ...
+
+    def send(self, socket_descriptor: int, position: int, size: int) -> int:
+        """Hand bytes to a socket without copying them; return how many it took."""
+        ...
+
+    def lease(self) -> None:
+        """Keep the file readable after `close` until as many `release` calls."""
+        ...
+
+    def release(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: str, *, create: bool = False) -> File:
+        """FileNotFoundError unless it exists or `create` is given."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted; empty if there is no such directory."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Also its parents; fine if it exists."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Fine if it does not exist."""
+        ...
+
+    def remove_directory(self, path: str) -> None:
+        """With everything in it; fine if it does not exist."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces `new`."""
+        ...
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def write_file(self, path: str, content: bytes) -> None:
+        """Plain write, durable after a later sync; for what can be rebuilt."""
+        ...
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        """Atomic and durable: after a crash the file holds the old content or the new."""
+        ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def sync_everything(self) -> None:
+        """Every byte and every directory entry written before the call is on the device."""
+        ...
+
+    def free_bytes(self) -> int: ...
+
+
+class FileSlice:
+    """A leased run of bytes in a file, on its way to a socket. Release it exactly once."""
+
+    __slots__ = ("file", "generation", "position", "size")
+
+    def __init__(self, file: File, position: int, size: int) -> None:
+        file.lease()
+        self.file = file
+        self.generation = file.generation
+        self.position = position
+        self.size = size
+
+    @property
+    def is_current(self) -> bool:
+        """False once the file was cut: these bytes may be gone or be others."""
+        return self.file.generation == self.generation
+
+    def read(self) -> bytes:
+        return self.file.read(self.position, self.size)
+
+    def release(self) -> None:
+        self.file.release()
+
+
+class SystemFile:
+    __slots__ = ("_descriptor", "_is_closed", "_leases", "_probe", "_size", "generation")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self._leases = 0
+        self._is_closed = False
+        self._probe = bytearray(1)
+        self.generation = 0
+
+    def size(self) -> int:
+        return self._size
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        written = 0
+        for start in range(0, len(buffers), WRITEV_MAX):
+            part = buffers[start : start + WRITEV_MAX]
+            wanted = sum(map(len, part))
+            count = self._write(part, self._size + written)
+            written += count
+            if count < wanted:
+                break
+        self._size += written
+        return written
+
+    def _write(self, buffers: Sequence[Buffer], position: int) -> int:
+        try:
+            return os.pwritev(self._descriptor, buffers, position)
+        except OSError as error:
+            if error.errno in _libc.NO_SPACE:
+                return 0
+            raise
+
+    def read(self, position: int, size: int) -> bytes:
+        return os.pread(self._descriptor, size, position)
+
+    def truncate(self, size: int) -> None:
+        self.generation += 1
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def is_cached(self, position: int, size: int) -> bool:
+        try:
+            for place in (*range(position, position + size, PROBE_STEP), position + size - 1):
+                os.preadv(self._descriptor, [self._probe], place, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without the flag, such as tmpfs: it has no cold bytes either
+            return True
+        return True
+
+    def warm(self, position: int, size: int) -> None:
+        end = position + size
+        scratch = bytearray(min(size, PROBE_STEP))
+        while position < end and (count := os.preadv(self._descriptor, [scratch], position)):
+            position += count
+
+    def send(self, socket_descriptor: int, position: int, size: int) -> int:
+        return os.sendfile(socket_descriptor, self._descriptor, position, size)
+
+    def lease(self) -> None:
+        self._leases += 1
+
+    def release(self) -> None:
+        self._leases -= 1
+        assert self._leases >= 0, "a slice was released twice"
+        self._close_if_unused()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        if self._is_closed and self._leases == 0 and self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class SystemDisk:
+    """A directory of the real file system, held by one process at a time."""
+
+    LOCK = ".lock"
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).absolute()
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self.root / self.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise BlockingIOError(
+                error.errno,
+                f"the data directory {self.root} is in use by another node; stop it or choose another",
+            ) from error
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    def open(self, path: str, *, create: bool = False) -> SystemFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return SystemFile(os.open(self.root / path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return (self.root / path).exists()
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.root / path))
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, path: str) -> None:
+        (self.root / path).mkdir(parents=True, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        (self.root / path).unlink(missing_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        target = self.root / path
+        if target.exists():
+            shutil.rmtree(target)
+
+    def rename(self, old: str, new: str) -> None:
+        (self.root / old).replace(self.root / new)
+
+    def read_file(self, path: str) -> bytes:
+        return (self.root / path).read_bytes()
+
+    def write_file(self, path: str, content: bytes) -> None:
+        (self.root / path).write_bytes(content)
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        target = self.root / path
+        draft = target.with_name(target.name + ".tmp")
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+        self._sync_path(target.parent)
+
+    def sync_directory(self, path: str) -> None:
+        self._sync_path(self.root / path)
+
+    def sync_everything(self) -> None:
+        _libc.syncfs(self._lock)
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.root).free
+
+    def _sync_path(self, directory: Path) -> None:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

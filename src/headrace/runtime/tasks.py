@@ -1,0 +1,55 @@
+"""An ordered scope for background tasks.
+
+asyncio's TaskGroup and `wait` keep tasks in sets, whose order follows hashes: the same seed would not give the same
+run in the simulator. This scope starts, fails and ends its tasks in one known order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+class TaskScope:
+    """Tasks that live no longer than their owner. A task that fails is reported at once, never silently."""
+
+    def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
+        self._on_failure = on_failure
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._is_closed = False
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        assert not self._is_closed, f"task {name} started after its scope was closed"
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failure(task.get_name(), error)
+
+    async def close(self) -> None:
+        """Cancel everything, latest first, and wait until each task has ended."""
+        self._is_closed = True
+        for task in reversed(list(self._tasks)):
+            task.cancel()
+            await _ended(task)
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(_: object) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    task.add_done_callback(wake)
+    await done

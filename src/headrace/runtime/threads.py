@@ -1,0 +1,42 @@
+"""Blocking work off the loop. In the simulator a call takes seeded virtual time instead."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+GENERAL = "general"
+GENERAL_WORKERS = 4  # recovery, checkpoints and cold reads; more would only queue at the disk
+
+
+class Threads(Protocol):
+    async def run(self, call: Callable[[], T], *, lane: str = GENERAL) -> T:
+        """Run `call` in a thread. Every lane but `GENERAL` is one thread, so its calls run in order."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SystemThreads:
+    def __init__(self) -> None:
+        self._lanes: dict[str, ThreadPoolExecutor] = {}
+
+    async def run(self, call: Callable[[], T], *, lane: str = GENERAL) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._lane(lane), call)
+
+    def close(self) -> None:
+        for pool in self._lanes.values():
+            pool.shutdown(wait=True)
+
+    def _lane(self, lane: str) -> ThreadPoolExecutor:
+        pool = self._lanes.get(lane)
+        if pool is None:
+            workers = GENERAL_WORKERS if lane == GENERAL else 1
+            pool = self._lanes[lane] = ThreadPoolExecutor(workers, thread_name_prefix=f"headrace-{lane}")
+        return pool

@@ -1,0 +1,1 @@
+"""Ways in. They translate, never decide, and do not know each other."""

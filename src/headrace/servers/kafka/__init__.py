@@ -1,0 +1,1 @@
+"""The Kafka protocol: one connection class, one handler file per API."""

@@ -1,0 +1,1 @@
+"""Logs on disk: segments, indexes, recovery, retention, the flusher."""

@@ -1,0 +1,1 @@
+"""Bytes to values and back: frames, messages, record batches. Pure."""

@@ -1,0 +1,101 @@
+"""The header of a record batch (format 2): 61 bytes that say everything the log needs to know.
+
+The broker keeps batches opaque: it reads this header, checks the CRC, writes base offset and leader epoch in place
+(both lie outside the CRC) and appends. Records are opened in `records.py`, only where a feature asks for it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+LENGTH_OVERHEAD = 12  # base offset and the length field itself are not counted in `length`
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+CRC_START = 21  # the CRC covers everything from the attributes on
+MAGIC = 2
+
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+
+_PLACE = Struct(">q")
+_EPOCH = Struct(">i")
+EPOCH_POSITION = 12
+
+
+class Codec(IntEnum):
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.length + LENGTH_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & TIMESTAMP_TYPE_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`; the caller has made sure that 61 bytes are there."""
+    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+
+
+def place(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch at `position` its offset and epoch. Neither is covered by the CRC."""
+    _PLACE.pack_into(buffer, position, base_offset)
+    _EPOCH.pack_into(buffer, position + EPOCH_POSITION, leader_epoch)
+
+
+def crc_matches(view: memoryview, header: BatchHeader, position: int = 0) -> bool:
+    """True if the batch that starts at `position` of `view` is whole and undamaged."""
+    return bool(crc32c(view[position + CRC_START : position + header.length + LENGTH_OVERHEAD]) == header.crc)
