@@ -27,9 +27,20 @@ TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 
+SEQUENCE_MAX = 2**31 - 1  # after it a producer's sequence numbers start again at 0
+
 _PLACE = Struct(">q")
 _EPOCH = Struct(">i")
+_CRC = Struct(">I")
 EPOCH_POSITION = 12
+
+
+class CorruptBatch(Exception):
+    """These bytes are not a batch: damaged, or made by a program that does not know the format."""
+
+
+class InflatesTooFar(CorruptBatch):
+    """Its records, once decompressed, would take more memory than the reader allows."""
 
 
 class Codec(IntEnum):
@@ -69,6 +80,13 @@ class BatchHeader(NamedTuple):
         return self.base_offset + self.last_offset_delta + 1
 
     @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, -1 if the producer numbers none. Numbers wrap to 0 after SEQUENCE_MAX."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+    @property
     def codec(self) -> int:
         return self.attributes & COMPRESSION_MASK
 
@@ -99,3 +117,9 @@ def place(buffer: bytearray | memoryview, position: int, base_offset: int, leade
 def crc_matches(view: memoryview, header: BatchHeader, position: int = 0) -> bool:
     """True if the batch that starts at `position` of `view` is whole and undamaged."""
     return bool(crc32c(view[position + CRC_START : position + header.length + LENGTH_OVERHEAD]) == header.crc)
+
+
+def seal(batch: bytearray) -> None:
+    """Write the CRC of a whole batch, once every byte that it covers is final."""
+    with memoryview(batch) as view:
+        _CRC.pack_into(batch, CRC_POSITION, crc32c(view[CRC_START:]))

@@ -1,0 +1,231 @@
+# Generated from schemas/metadata_records.schema by tools/generate_messages.py; do not edit.
+"""The records of the metadata log. Keys and fields are ours and are kept on disk: never renumber or reuse one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import ClassVar, Self
+
+from headrace.model.names import NO_TOPIC_ID, TopicId
+from headrace.wire.primitives import Reader, Writer
+
+_ui = Struct(">16si")
+_iii = Struct(">iii")
+_iq = Struct(">iq")
+
+
+@dataclass(slots=True)
+class ClusterNamedRecord:
+    RECORD_KEY: ClassVar[int] = 1
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    cluster_id: str = ""
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        cluster_id = reader.string(True)
+        reader.skip_tagged_fields()
+        return cls(cluster_id)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.string(self.cluster_id, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class NodeEndpoint:
+    listener: str = ""
+    host: str = ""
+    port: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        listener = reader.string(True)
+        host = reader.string(True)
+        port = reader.uint16()
+        reader.skip_tagged_fields()
+        return cls(listener, host, port)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.string(self.listener, True)
+        writer.string(self.host, True)
+        writer.uint16(self.port)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class NodeRegisteredRecord:
+    RECORD_KEY: ClassVar[int] = 2
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    node_id: int = 0
+    incarnation: bytes = b""  # chosen anew on each start of the node
+    endpoints: list[NodeEndpoint] = field(default_factory=list)
+    rack: str | None = ""
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        node_id = reader.int32()
+        incarnation = reader.blob(True)
+        endpoints = reader.array(NodeEndpoint.decode, version, True, 5)
+        rack = reader.nullable_string(True)
+        reader.skip_tagged_fields()
+        return cls(node_id, incarnation, endpoints, rack)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int32(self.node_id)
+        writer.blob(self.incarnation, True)
+        writer.array(self.endpoints, version, True)
+        writer.nullable_string(self.rack, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class TopicCreatedRecord:
+    RECORD_KEY: ClassVar[int] = 3
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    topic_id: TopicId = NO_TOPIC_ID
+    name: str = ""
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        topic_id = reader.uuid()
+        name = reader.string(True)
+        reader.skip_tagged_fields()
+        return cls(topic_id, name)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.uuid(self.topic_id)
+        writer.string(self.name, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class TopicDeletedRecord:
+    RECORD_KEY: ClassVar[int] = 4
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    topic_id: TopicId = NO_TOPIC_ID
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        topic_id = reader.uuid()
+        reader.skip_tagged_fields()
+        return cls(topic_id)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.uuid(self.topic_id)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class PartitionCreatedRecord:
+    RECORD_KEY: ClassVar[int] = 5
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    topic_id: TopicId = NO_TOPIC_ID
+    partition: int = 0
+    replicas: list[int] = field(default_factory=list)
+    isr: list[int] = field(default_factory=list)
+    leader: int = 0
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        topic_id, partition = reader.unpack(_ui)
+        replicas = reader.numbers("i", True)
+        isr = reader.numbers("i", True)
+        leader, leader_epoch, partition_epoch = reader.unpack(_iii)
+        reader.skip_tagged_fields()
+        return cls(topic_id, partition, replicas, isr, leader, leader_epoch, partition_epoch)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.pack(_ui, self.topic_id, self.partition)
+        writer.numbers("i", self.replicas, True)
+        writer.numbers("i", self.isr, True)
+        writer.pack(_iii, self.leader, self.leader_epoch, self.partition_epoch)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class PartitionChangedRecord:
+    RECORD_KEY: ClassVar[int] = 6
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    topic_id: TopicId = NO_TOPIC_ID
+    partition: int = 0
+    isr: list[int] = field(default_factory=list)
+    leader: int = 0  # -1 while nobody can lead
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        topic_id, partition = reader.unpack(_ui)
+        isr = reader.numbers("i", True)
+        leader, leader_epoch, partition_epoch = reader.unpack(_iii)
+        reader.skip_tagged_fields()
+        return cls(topic_id, partition, isr, leader, leader_epoch, partition_epoch)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.pack(_ui, self.topic_id, self.partition)
+        writer.numbers("i", self.isr, True)
+        writer.pack(_iii, self.leader, self.leader_epoch, self.partition_epoch)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class ConfigChangedRecord:
+    RECORD_KEY: ClassVar[int] = 7
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    resource_kind: int = 0
+    resource_name: str = ""
+    name: str = ""
+    value: str | None = ""  # null: the default again
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        resource_kind = reader.int8()
+        resource_name = reader.string(True)
+        name = reader.string(True)
+        value = reader.nullable_string(True)
+        reader.skip_tagged_fields()
+        return cls(resource_kind, resource_name, name, value)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int8(self.resource_kind)
+        writer.string(self.resource_name, True)
+        writer.string(self.name, True)
+        writer.nullable_string(self.value, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class ProducerIdsReservedRecord:
+    RECORD_KEY: ClassVar[int] = 8
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    node_id: int = 0
+    next_producer_id: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        node_id, next_producer_id = reader.unpack(_iq)
+        reader.skip_tagged_fields()
+        return cls(node_id, next_producer_id)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.pack(_iq, self.node_id, self.next_producer_id)
+        writer.no_tagged_fields()

@@ -1,0 +1,119 @@
+"""Any records survive the way through a batch; any damage to one is told as such."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.model.errors import Refusal
+from headrace.wire.batches import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, Codec, CorruptBatch, read_header, seal
+from headrace.wire.compression import compress, decompress
+from headrace.wire.records import BatchBuilder, Record, decode_records, encode_batch, record_size_max
+from headrace.wire.validation import check_batch, check_count, check_records, read_produced_header, rewrite_batch
+from headrace.wire.varints import VARLONG_BYTES_MAX, encode_varint, read_varint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+INFLATE_MAX = 1 << 18
+
+maybe_bytes = st.none() | st.binary(max_size=200)
+headers = st.lists(st.tuples(st.text(max_size=20), maybe_bytes), max_size=4).map(tuple)
+records = st.lists(
+    st.builds(Record, st.just(0), st.integers(-1, 2**61), maybe_bytes, maybe_bytes, headers), min_size=1, max_size=20
+)
+codecs = st.sampled_from(Codec)
+
+
+def batch_of(records: Iterable[Record], **options: Any) -> bytearray:
+    return encode_batch([record[1:] for record in records], **options)
+
+
+@st.composite
+def damaged_batches(draw: st.DrawFn) -> bytes:
+    """A batch with bytes changed, removed or added; usually with a right length and CRC, so that the damage is read."""
+    codec = draw(codecs)
+    plain = batch_of(draw(records))
+    body = bytearray(plain[HEADER_SIZE:])
+    if draw(st.booleans()):
+        _damage(draw, body)  # before compression: a sound stream of unsound records
+        body = bytearray(compress(codec, body))
+    else:
+        body = bytearray(compress(codec, body))
+        _damage(draw, body)
+    batch = bytearray(HEADER_SIZE) + body
+    header = read_header(plain)._replace(length=len(batch) - LENGTH_OVERHEAD, attributes=int(codec))
+    HEADER.pack_into(batch, 0, *header)
+    if draw(st.integers(0, 3)) == 0:
+        _damage(draw, batch)
+    if len(batch) >= HEADER_SIZE and draw(st.integers(0, 9)):
+        seal(batch)
+    return bytes(batch)
+
+
+def _damage(draw: st.DrawFn, target: bytearray) -> None:
+    for _ in range(draw(st.integers(1, 4))):
+        position = draw(st.integers(0, max(0, len(target) - 1)))
+        removed = draw(st.integers(0, 4))
+        target[position : position + removed] = draw(st.binary(min_size=0, max_size=4))
+
+
+@given(records, codecs, st.integers(0, 2**40))
+def test_records_survive_a_batch(written: list[Record], codec: Codec, base_offset: int) -> None:
+    batch = batch_of(written, codec=codec, base_offset=base_offset)
+    read = list(decode_records(batch, inflate_max=INFLATE_MAX))
+    assert read == [record._replace(offset=base_offset + index) for index, record in enumerate(written)]
+    view = memoryview(batch)
+    check_batch(view, read_header(view), len(view))
+    check_count(view, read_header(view))
+
+
+@given(records)
+def test_a_record_never_takes_more_than_its_bound(written: list[Record]) -> None:
+    builder = BatchBuilder()
+    size = builder.size
+    for record in written:
+        bound = size + record_size_max(record.key, record.value, record.headers)
+        size = builder.append(record.timestamp, record.key, record.value, record.headers)
+        assert size <= bound
+
+
+@given(damaged_batches())
+def test_damage_is_told_as_damage(batch: bytes) -> None:
+    with suppress(CorruptBatch):
+        for _ in decode_records(batch, inflate_max=INFLATE_MAX):
+            pass
+
+
+@given(damaged_batches(), codecs, st.booleans())
+def test_a_producer_hears_of_damage_only_by_refusal(batch: bytes, target: Codec, is_stamped: bool) -> None:
+    view = memoryview(batch)
+    with suppress(Refusal):
+        header = read_produced_header(view, len(view))
+        check_batch(view, header, len(view))
+        check_count(view, header)
+        rewrite_batch(view, header, codec=target, log_append_time_ms=5 if is_stamped else None, inflate_max=INFLATE_MAX)
+        check_records(view, inflate_max=INFLATE_MAX)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_batch_or_damage(anything: bytes) -> None:
+    with suppress(CorruptBatch):
+        list(decode_records(anything, inflate_max=INFLATE_MAX))
+
+
+@given(codecs, st.binary(max_size=300), st.integers(0, 1000))
+def test_any_bytes_inflate_within_the_ceiling_or_are_damage(codec: Codec, stream: bytes, inflate_max: int) -> None:
+    with suppress(CorruptBatch):
+        inflated = decompress(codec, stream, inflate_max=inflate_max)
+        assert codec is Codec.NONE or len(inflated) <= inflate_max
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=3), st.binary(max_size=3))
+def test_varints_survive_between_other_bytes(value: int, before: bytes, after: bytes) -> None:
+    encoded = encode_varint(value)
+    read, end = read_varint(before + encoded + after, len(before), VARLONG_BYTES_MAX)
+    assert (read, end) == (value, len(before) + len(encoded))
