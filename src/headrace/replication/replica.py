@@ -1,0 +1,177 @@
+"""The mind of one replica: who leads, what is written, what is flushed, what is safe.
+
+    log start ≤ high watermark ≤ flushed ≤ written        (with durability "written": high watermark ≤ written)
+
+All four are next offsets, so exclusive. The high watermark is the least flushed offset over the in-sync replicas:
+what lies below survives the loss of any of them and of the power, and only that is acknowledged and shown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Durability = Literal["flushed", "written"]
+"""What counts as safe on one replica: bytes on its device, or (weaker, faster) bytes in its page cache."""
+
+ACKS_ALL: Final = -1
+_UNBOUNDED: Final = Offset(2**63 - 1)
+
+
+class Replica:
+    """State changes come in as `on_…`, `become_…`, `set_…`; those that can move the high watermark return it.
+
+    `on_written`, `on_flushed` and the checks run for every request and allocate nothing.
+    """
+
+    __slots__ = (
+        "_counts_written",
+        "_follower_offsets",
+        "_in_sync_needed",
+        "_is_short_of_replicas",
+        "_min_insync",
+        "_others_reached",
+        "_replication_factor",
+        "flushed",
+        "high_watermark",
+        "in_sync",
+        "is_leader",
+        "leader_epoch",
+        "node_id",
+        "written",
+    )
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        *,
+        log_start: Offset,
+        written: Offset,
+        flushed: Offset,
+        high_watermark: Offset,
+        durability: Durability = "flushed",
+        min_insync: int = 1,
+    ) -> None:
+        """`high_watermark` is the last one noted on disk: it may lag behind, or be ahead of what survived a crash."""
+        assert log_start <= flushed <= written, f"{log_start=} {flushed=} {written=}"
+        self.node_id = node_id
+        self.written = written
+        self.flushed = flushed
+        self.high_watermark = max(log_start, min(high_watermark, flushed))
+        self.leader_epoch: Epoch = NO_EPOCH
+        self.is_leader = False
+        self.in_sync: tuple[NodeId, ...] = ()
+        self._follower_offsets: dict[NodeId, Offset] = {}
+        self._counts_written = durability == "written"
+        self._min_insync = min_insync
+        self._replication_factor = 1
+        self._review_in_sync()
+
+    # ---- leadership
+
+    def become_leader(self, epoch: Epoch, in_sync: Iterable[NodeId], replication_factor: int = 1) -> Offset:
+        """Lead from `epoch` on. What followers have is unknown until they report, so none of it counts yet."""
+        assert epoch > self.leader_epoch, f"epoch {epoch} after {self.leader_epoch}"
+        self.leader_epoch = epoch
+        self.is_leader = True
+        self._replication_factor = replication_factor
+        self._follower_offsets.clear()
+        return self.set_in_sync(in_sync)
+
+    def resign(self) -> None:
+        """Lead no longer: another does, or the partition is gone."""
+        self.is_leader = False
+
+    def set_in_sync(self, in_sync: Iterable[NodeId]) -> Offset:
+        """The controller has agreed to this in-sync set. One that loses its slowest member may commit more."""
+        self.in_sync = tuple(sorted(in_sync))
+        assert self.node_id in self.in_sync, f"leader {self.node_id} is not in its own in-sync set {self.in_sync}"
+        self._review_in_sync()
+        return self._advance()
+
+    def set_policy(self, *, durability: Durability, min_insync: int) -> Offset:
+        self._counts_written = durability == "written"
+        self._min_insync = min_insync
+        self._review_in_sync()
+        return self._advance()
+
+    # ---- progress
+
+    def on_written(self, next_offset: Offset) -> Offset:
+        """Our log now ends at `next_offset`, in the page cache at least."""
+        assert next_offset >= self.written, f"written went back from {self.written} to {next_offset}"
+        self.written = next_offset
+        return self._advance() if self._counts_written else self.high_watermark
+
+    def on_flushed(self, next_offset: Offset) -> Offset:
+        """Our log is on the device up to `next_offset`."""
+        assert self.flushed <= next_offset <= self.written, f"{self.flushed=} {next_offset=} {self.written=}"
+        self.flushed = next_offset
+        return self._advance()
+
+    def on_follower_reached(self, node_id: NodeId, next_offset: Offset) -> Offset:
+        """A follower reports its flushed offset (its written one, with durability "written")."""
+        self._follower_offsets[node_id] = next_offset
+        self._review_in_sync()
+        return self._advance()
+
+    def _advance(self) -> Offset:
+        if self.is_leader:
+            reached = self.written if self._counts_written else self.flushed
+            # Never back: a replica may join the in-sync set without our knowing yet how far it is, or report less after
+            # a restart, and what was shown once stays shown.
+            self.high_watermark = max(self.high_watermark, min(reached, self._others_reached))
+        return self.high_watermark
+
+    def _review_in_sync(self) -> None:
+        """Work out once, when something changes, what the hot path needs to know about the other replicas."""
+        self._in_sync_needed = min(self._min_insync, self._replication_factor)
+        self._is_short_of_replicas = len(self.in_sync) < self._in_sync_needed
+        if self._is_short_of_replicas:
+            # As Kafka since KIP-966: with too few replicas nothing new becomes safe, acks=1 writes included.
+            self._others_reached: Offset = NO_OFFSET
+            return
+        offsets = self._follower_offsets
+        others = [offsets.get(node_id, NO_OFFSET) for node_id in self.in_sync if node_id != self.node_id]
+        self._others_reached = min(others, default=_UNBOUNDED)
+
+    # ---- checks
+
+    def check_write(self, acks: int) -> None:
+        if not self.is_leader:
+            raise _not_leader(self)
+        if acks == ACKS_ALL and self._is_short_of_replicas:
+            raise Refusal(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.in_sync)} replicas are in sync, acks=all needs {self._in_sync_needed}",
+            )
+
+    def check_read(self) -> None:
+        if not self.is_leader:
+            raise _not_leader(self)
+
+    def check_epoch(self, client_epoch: Epoch) -> None:
+        """Refuse a client that knows an older leader than us, or a newer one; it need not name any."""
+        if client_epoch == NO_EPOCH:
+            return
+        if client_epoch < self.leader_epoch:
+            raise Refusal(
+                ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {client_epoch} is over, expected {self.leader_epoch}"
+            )
+        if client_epoch > self.leader_epoch:
+            raise Refusal(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"leader epoch {client_epoch} is not known here yet, expected {self.leader_epoch}",
+            )
+
+
+def _not_leader(replica: Replica) -> Refusal:
+    return Refusal(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        f"node {replica.node_id} does not lead this partition (its last known leader epoch is {replica.leader_epoch})",
+    )
