@@ -1,0 +1,84 @@
+"""Replicas for new partitions: checked if a client assigned them by hand, spread evenly if not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.metadata.placement import place_partitions
+from headrace.model.errors import ErrorCode, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.metadata.image import ClusterImage
+    from headrace.model.names import NodeId
+
+
+class ManualAssignment(NamedTuple):
+    """What a client wrote. `partition` None means: the next one (CreatePartitions does not number them)."""
+
+    partition: int | None
+    replicas: tuple[NodeId, ...]
+
+
+class CreatedPartition(NamedTuple):
+    partition: int
+    replicas: tuple[NodeId, ...]
+
+
+def spread(
+    image: ClusterImage, first_partition: int, partition_count: int, replication_factor: int
+) -> list[CreatedPartition]:
+    nodes = image.live_nodes()
+    if replication_factor < 1:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"the replication factor is at least 1, or -1 for the default; not {replication_factor}",
+        )
+    if replication_factor > len(nodes):
+        raise Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replication_factor} needs as many nodes, the cluster has {len(nodes)}",
+        )
+    placed = place_partitions(nodes, image.partition_count, partition_count, replication_factor)
+    return [CreatedPartition(first_partition + number, replicas) for number, replicas in enumerate(placed)]
+
+
+def checked_assignments(
+    image: ClusterImage,
+    assignments: Sequence[ManualAssignment],
+    first_partition: int,
+    replication_factor: int | None = None,
+) -> list[CreatedPartition]:
+    """The assigned partitions in order. Without a `replication_factor` the first one sets it for all."""
+    numbered = [
+        CreatedPartition(first_partition + position if partition is None else partition, replicas)
+        for position, (partition, replicas) in enumerate(assignments)
+    ]
+    numbered.sort(key=lambda created: created.partition)
+    expected = list(range(first_partition, first_partition + len(numbered)))
+    if [created.partition for created in numbered] != expected:
+        raise _wrong_assignment(f"partitions are numbered from {first_partition} on, each once and without a gap")
+    replication_factor = replication_factor or len(numbered[0].replicas)
+    for created in numbered:
+        _check_replicas(image, created, replication_factor)
+    return numbered
+
+
+def _check_replicas(image: ClusterImage, created: CreatedPartition, replication_factor: int) -> None:
+    partition, replicas = created
+    if not replicas:
+        raise _wrong_assignment(f"partition {partition} has no replica")
+    if len(set(replicas)) < len(replicas):
+        raise _wrong_assignment(f"partition {partition} has two replicas on one node: {list(replicas)}")
+    if len(replicas) != replication_factor:
+        raise _wrong_assignment(
+            f"partition {partition} has {len(replicas)} replicas, the others have {replication_factor}"
+        )
+    unknown = [node_id for node_id in replicas if node_id not in image.nodes]
+    if unknown:
+        raise _wrong_assignment(f"partition {partition} is assigned to nodes that do not exist: {unknown}")
+
+
+def _wrong_assignment(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -1,0 +1,310 @@
+"""The cluster as one immutable value. `apply` is the only way from one image to the next, live and on reload.
+
+Images share structure: a new image costs a few small nodes of a tree, however large the cluster is. Whoever holds an
+image can read it in peace; nothing in it will change. Maps are never walked in their own order, which follows hashes
+and differs from process to process: every listing here is sorted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, assert_never
+
+from immutables import Map, MapMutation
+
+from headrace.metadata.configs import ConfigResource, ResourceKind
+from headrace.metadata.records import (
+    ClusterNamed,
+    ConfigChanged,
+    Endpoint,
+    MetadataRecord,
+    NodeRegistered,
+    PartitionChanged,
+    PartitionCreated,
+    ProducerIdsReserved,
+    TopicCreated,
+    TopicDeleted,
+)
+from headrace.model.names import NO_NODE, Epoch, LogId, NodeId, ProducerId, TopicId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+NO_CONFIGS: Map[str, str] = Map()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    node_id: NodeId
+    incarnation: bytes
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    partition: int
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    leader: NodeId
+    leader_epoch: Epoch
+    partition_epoch: int
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_NODE
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic and its partitions, which are numbered from 0 without a gap."""
+
+    topic_id: TopicId
+    name: str
+    partitions: Map[int, Partition]
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
+    @property
+    def replication_factor(self) -> int:
+        """That of the first partition; a topic without partitions (half created) has none."""
+        first = self.partitions.get(0)
+        return 0 if first is None else len(first.replicas)
+
+    def in_order(self) -> Iterator[Partition]:
+        return (self.partitions[number] for number in range(len(self.partitions)))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """Everything the cluster has agreed on."""
+
+    cluster_id: str | None
+    nodes: Map[NodeId, Node]
+    topics: Map[TopicId, Topic]
+    topic_ids: Map[str, TopicId]  # by folded name, see `folded_name`
+    configs: Map[ConfigResource, Map[str, str]]  # what was set; a resource without settings has no entry
+    next_producer_id: ProducerId
+    partition_count: int
+
+    def apply(self, record: MetadataRecord) -> ClusterImage:
+        return self.apply_all((record,))
+
+    def apply_all(self, records: Iterable[MetadataRecord]) -> ClusterImage:
+        """The image after all of `records`; cheaper than one by one, with the same result."""
+        draft = _Draft(self)
+        for record in records:
+            draft.apply(record)
+        return draft.finish()
+
+    def topic(self, topic_id: TopicId) -> Topic | None:
+        return self.topics.get(topic_id)
+
+    def topic_named(self, name: str) -> Topic | None:
+        topic = self.topic_like(name)
+        return topic if topic is not None and topic.name == name else None
+
+    def topic_like(self, name: str) -> Topic | None:
+        """The topic of this name, or of one that differs only by '.' and '_'."""
+        topic_id = self.topic_ids.get(folded_name(name))
+        return None if topic_id is None else self.topics[topic_id]
+
+    def partition(self, topic_id: TopicId, partition: int) -> Partition | None:
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.partitions.get(partition)
+
+    def sorted_topics(self) -> list[Topic]:
+        return sorted(self.topics.values(), key=lambda topic: topic.name)
+
+    def sorted_nodes(self) -> list[Node]:
+        return [self.nodes[node_id] for node_id in self.live_nodes()]
+
+    def live_nodes(self) -> list[NodeId]:
+        """The nodes that can take replicas. Every registered node counts as alive."""
+        return sorted(self.nodes)
+
+    def configs_of(self, resource: ConfigResource) -> Map[str, str]:
+        """What was set for `resource`, without defaults."""
+        return self.configs.get(resource, NO_CONFIGS)
+
+
+EMPTY_IMAGE = ClusterImage(
+    cluster_id=None,
+    nodes=Map(),
+    topics=Map(),
+    topic_ids=Map(),
+    configs=Map(),
+    next_producer_id=ProducerId(0),
+    partition_count=0,
+)
+
+
+def folded_name(name: str) -> str:
+    """Names that differ only by '.' and '_' collide, as metrics cannot tell them apart; a folded name is one topic."""
+    return name.replace(".", "_")
+
+
+class _Draft:
+    """An image on its way to the next one. It lives for one `apply_all`.
+
+    Trees are opened for writing once and closed once, so a topic with 4,000 partitions does not copy its path 4,000
+    times. A record that does not fit the image means that the log or the code is broken: an assert stops the node.
+    """
+
+    __slots__ = ("_configs", "_image", "_partition_count", "_partitions", "_topic_ids", "_topics")
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._topics: MapMutation[TopicId, Topic] = image.topics.mutate()
+        self._topic_ids: MapMutation[str, TopicId] = image.topic_ids.mutate()
+        self._configs: MapMutation[ConfigResource, Map[str, str]] = image.configs.mutate()
+        self._partitions: dict[TopicId, MapMutation[int, Partition]] = {}
+        self._partition_count = image.partition_count
+
+    def finish(self) -> ClusterImage:
+        for topic_id, partitions in self._partitions.items():
+            self._topics[topic_id] = replace(self._topics[topic_id], partitions=partitions.finish())
+        return replace(
+            self._image,
+            topics=self._topics.finish(),
+            topic_ids=self._topic_ids.finish(),
+            configs=self._configs.finish(),
+            partition_count=self._partition_count,
+        )
+
+    def apply(self, record: MetadataRecord) -> None:
+        match record:
+            case PartitionChanged():
+                self._change_partition(record)
+            case PartitionCreated():
+                self._create_partition(record)
+            case TopicCreated():
+                self._create_topic(record)
+            case TopicDeleted():
+                self._delete_topic(record)
+            case ConfigChanged():
+                self._change_config(record)
+            case NodeRegistered():
+                self._register_node(record)
+            case ProducerIdsReserved():
+                assert record.next_producer_id >= self._image.next_producer_id, record
+                self._image = replace(self._image, next_producer_id=record.next_producer_id)
+            case ClusterNamed():
+                assert self._image.cluster_id in {None, record.cluster_id}, record
+                self._image = replace(self._image, cluster_id=record.cluster_id)
+            case _:
+                assert_never(record)
+
+    def _create_topic(self, record: TopicCreated) -> None:
+        folded = folded_name(record.name)
+        assert record.topic_id not in self._topics, record
+        assert folded not in self._topic_ids, record
+        self._topics[record.topic_id] = Topic(record.topic_id, record.name, Map())
+        self._topic_ids[folded] = record.topic_id
+
+    def _delete_topic(self, record: TopicDeleted) -> None:
+        topic = self._topics.pop(record.topic_id)
+        partitions = self._partitions.pop(record.topic_id, topic.partitions)
+        self._partition_count -= len(partitions)
+        del self._topic_ids[folded_name(topic.name)]
+        self._configs.pop(ConfigResource(ResourceKind.TOPIC, topic.name), None)
+
+    def _create_partition(self, record: PartitionCreated) -> None:
+        partitions = self._partitions_of(record.topic_id)
+        assert record.partition == len(partitions), record
+        partitions[record.partition] = Partition(
+            record.partition,
+            record.replicas,
+            record.isr,
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+        )
+        self._partition_count += 1
+
+    def _change_partition(self, record: PartitionChanged) -> None:
+        partitions = self._partitions_of(record.topic_id)
+        before = partitions[record.partition]
+        assert record.partition_epoch == before.partition_epoch + 1, (before, record)
+        assert record.leader_epoch >= before.leader_epoch, (before, record)
+        partitions[record.partition] = Partition(
+            record.partition,
+            before.replicas,
+            record.isr,
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+        )
+
+    def _partitions_of(self, topic_id: TopicId) -> MapMutation[int, Partition]:
+        partitions = self._partitions.get(topic_id)
+        if partitions is None:
+            partitions = self._topics[topic_id].partitions.mutate()
+            self._partitions[topic_id] = partitions
+        return partitions
+
+    def _change_config(self, record: ConfigChanged) -> None:
+        before = self._configs.get(record.resource, NO_CONFIGS)
+        if record.value is not None:
+            after = before.set(record.name, record.value)
+        else:
+            after = before.delete(record.name) if record.name in before else before
+        if after:
+            self._configs[record.resource] = after
+        else:
+            self._configs.pop(record.resource, None)
+
+    def _register_node(self, record: NodeRegistered) -> None:
+        node = Node(record.node_id, record.incarnation, record.endpoints, record.rack)
+        self._image = replace(self._image, nodes=self._image.nodes.set(record.node_id, node))
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a run of records touched, each thing once, in the order of first mention.
+
+    A topic that was deleted is in `deleted_topics` only, whatever else happened to it before.
+    """
+
+    partitions: tuple[LogId, ...]
+    deleted_topics: tuple[TopicId, ...]
+    configs: tuple[ConfigResource, ...]
+    nodes: tuple[NodeId, ...]
+
+    @property
+    def topics(self) -> tuple[TopicId, ...]:
+        """The topics that have a new or changed partition."""
+        return tuple(dict.fromkeys(log_id.topic_id for log_id in self.partitions))
+
+
+def changes(records: Iterable[MetadataRecord]) -> Changes:
+    """What somebody who follows the image must look at again after `records` were applied."""
+    partitions: dict[LogId, None] = {}
+    deleted: dict[TopicId, None] = {}
+    configs: dict[ConfigResource, None] = {}
+    nodes: dict[NodeId, None] = {}
+    for record in records:
+        match record:
+            case PartitionCreated() | PartitionChanged():
+                partitions[LogId(record.topic_id, record.partition)] = None
+            case TopicDeleted():
+                deleted[record.topic_id] = None
+            case ConfigChanged():
+                configs[record.resource] = None
+            case NodeRegistered():
+                nodes[record.node_id] = None
+            case TopicCreated() | ProducerIdsReserved() | ClusterNamed():
+                pass
+            case _:
+                assert_never(record)
+    return Changes(
+        partitions=tuple(log_id for log_id in partitions if log_id.topic_id not in deleted),
+        deleted_topics=tuple(deleted),
+        configs=tuple(configs),
+        nodes=tuple(nodes),
+    )

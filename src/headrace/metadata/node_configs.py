@@ -1,0 +1,157 @@
+"""The settings of a node (Kafka's "broker" configs): its own, and the defaults that it gives to topics.
+
+`NODE_CONFIGS` is what `headrace serve` accepts and DescribeConfigs of a broker shows. What a topic setting names as its
+synonyms is added from the topic table, so that a bound or a default is written once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.metadata.configs import ConfigKey, ConfigType, Synonym
+from headrace.metadata.topic_configs import DAY_MS, MINUTE_MS, TOPIC_CONFIGS, MiB
+from headrace.model.errors import ErrorCode, Refusal
+
+IDENTITY_CONFIGS = (
+    ConfigKey("advertised.listeners", ConfigType.LIST, None, "The addresses that clients are told to use."),
+    ConfigKey("broker.rack", ConfigType.STRING, None, "Where the node stands; replicas are kept on different racks."),
+    ConfigKey("listeners", ConfigType.LIST, None, "The addresses that the node listens on."),
+    ConfigKey("log.dirs", ConfigType.LIST, None, "The directory that holds everything the node stores."),
+    ConfigKey("node.id", ConfigType.INT, None, "The node's number in the cluster.", low=0),
+)
+"""What a node is rather than how it behaves: it is told by flags, and shown here because tools look for it."""
+
+BEHAVIOUR_CONFIGS = (
+    ConfigKey(
+        "auto.create.topics.enable",
+        ConfigType.BOOLEAN,
+        "true",
+        "Whether a topic is created when a client first asks for it.",
+    ),
+    ConfigKey(
+        "connections.max.idle.ms",
+        ConfigType.LONG,
+        str(10 * MINUTE_MS),
+        "How long a connection may be silent before it is closed; -1 is forever.",
+        low=-1,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "default.replication.factor",
+        ConfigType.INT,
+        "1",
+        "The replicas of a topic that is created without saying how many.",
+        low=1,
+        high=32_767,
+    ),
+    ConfigKey(
+        "delete.topic.enable",
+        ConfigType.BOOLEAN,
+        "true",
+        "Whether clients may delete topics.",
+    ),
+    ConfigKey(
+        "fetch.max.bytes",
+        ConfigType.INT,
+        str(55 * MiB),
+        "The most that one fetch is answered with, whatever the client asks for.",
+        low=1024,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "log.retention.check.interval.ms",
+        ConfigType.LONG,
+        str(5 * MINUTE_MS),
+        "How often the node looks for segments that have expired.",
+        low=1,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "max.connections",
+        ConfigType.INT,
+        "10000",
+        "The most connections at a time; each costs memory, and one more than this is closed at once.",
+        low=1,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "max.incremental.fetch.session.cache.slots",
+        ConfigType.INT,
+        "1000",
+        "The most fetch sessions that are remembered; clients beyond that send their partitions in full.",
+        low=0,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "num.partitions",
+        ConfigType.INT,
+        "1",
+        "The partitions of a topic that is created without saying how many.",
+        low=1,
+        high=10_000,
+    ),
+    ConfigKey(
+        "producer.id.expiration.ms",
+        ConfigType.INT,
+        str(DAY_MS),
+        "How long a partition remembers the sequence of an idempotent producer that has gone silent.",
+        low=1,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "socket.request.max.bytes",
+        ConfigType.INT,
+        str(100 * MiB),
+        "The largest request that is read; a larger one closes the connection before any memory is taken for it.",
+        low=1024,
+        is_dynamic=False,
+    ),
+)
+
+
+def _topic_defaults() -> list[ConfigKey]:
+    """The node's side of every topic setting. Only the first name, in the topic's own unit, can change at run time."""
+    return [
+        _topic_default(topic_key, synonym) for topic_key in TOPIC_CONFIGS.values() for synonym in topic_key.synonyms
+    ]
+
+
+def _topic_default(topic_key: ConfigKey, synonym: Synonym) -> ConfigKey:
+    is_first = synonym == topic_key.synonyms[0]
+    is_last = synonym == topic_key.synonyms[-1]
+    assert topic_key.default is not None
+    if synonym.factor == 1:
+        own_unit = replace(topic_key, name=synonym.name, synonyms=(), is_dynamic=is_first)
+        return own_unit if is_last else replace(own_unit, default=None)
+    return ConfigKey(
+        synonym.name,
+        ConfigType.INT,
+        str(int(topic_key.default) // synonym.factor) if is_last else None,
+        f"The same as {topic_key.synonyms[0].name} in a larger unit; used where that is not set.",
+        low=topic_key.low,
+        is_dynamic=False,
+    )
+
+
+NODE_CONFIGS: dict[str, ConfigKey] = {
+    key.name: key
+    for key in sorted(
+        (
+            *(replace(key, is_dynamic=False) for key in IDENTITY_CONFIGS),
+            *BEHAVIOUR_CONFIGS,
+            *_topic_defaults(),
+        ),
+        key=lambda key: key.name,
+    )
+}
+"""Sorted by name, which is the order in which they are shown."""
+
+
+def node_config_key(name: str) -> ConfigKey:
+    key = NODE_CONFIGS.get(name)
+    if key is None:
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"there is no broker setting {name[:200]!r}; DescribeConfigs of a broker lists all that there are",
+        )
+    return key

@@ -1,0 +1,188 @@
+"""However records reach an image (one by one, in batches, over the disk), it is the same image, and a sound one."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from headrace.metadata.config_commands import (
+    ConfigEdit,
+    ConfigOperation,
+    ResourceConfigs,
+    ResourceEdits,
+    alter_configs,
+    incremental_alter_configs,
+)
+from headrace.metadata.configs import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
+from headrace.metadata.effective_configs import NodeConfigs, describe_configs, topic_settings
+from headrace.metadata.encoding import decode_record, encode_record
+from headrace.metadata.image import EMPTY_IMAGE, ClusterImage, changes, folded_name
+from headrace.metadata.node_commands import name_cluster, register_node, reserve_producer_ids
+from headrace.metadata.topic_commands import (
+    MorePartitions,
+    NewTopic,
+    TopicReference,
+    create_partitions,
+    create_topics,
+    delete_topics,
+)
+from headrace.model.names import LogId, NodeId, TopicId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.metadata.controller import Decision
+    from headrace.metadata.records import MetadataRecord
+
+NODE_1 = NodeId(1)
+NODE = NodeConfigs.checked(NODE_1, {})
+
+# Few names and mostly good values: commands must meet each other, and get past the first check.
+NAMES = st.sampled_from(["a.b", "a_b", "c"])
+NODE_IDS = st.integers(1, 3).map(NodeId)
+TOPIC_SETTINGS = st.sampled_from(
+    [
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "delete"),
+        ("max.compaction.lag.ms", "8"),
+        ("min.compaction.lag.ms", "9"),
+        ("retention.ms", "5"),
+        ("retention.ms", "x"),
+    ]
+)
+NODE_SETTINGS = st.sampled_from(
+    [("log.cleanup.policy", "compact"), ("log.retention.ms", "77"), ("node.id", "5"), ("num.partitions", "3")]
+)
+NODE_RESOURCES = st.sampled_from([CLUSTER_DEFAULTS, ConfigResource(ResourceKind.BROKER, "1")])
+
+
+class MetadataLog(RuleBasedStateMachine):
+    """Commands, decided against the image so far; their records are kept as a log would keep them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.image = EMPTY_IMAGE
+        self.log: list[MetadataRecord] = []
+        self.numbers = count(1)
+
+    def submit(self, decision: Decision[object]) -> None:
+        before = self.image
+        self.image = before.apply_all(decision.records)
+        self.log += decision.records
+        check_changes(before, self.image, decision.records)
+
+    @initialize()
+    def the_first_node_starts(self) -> None:
+        self.submit(name_cluster(self.image, "cluster"))
+        self.submit(register_node(self.image, NODE_1, b"life 0"))
+
+    @rule(node_id=NODE_IDS, life=st.sampled_from([b"life 1", b"life 2"]))
+    def register_node(self, node_id: NodeId, life: bytes) -> None:
+        self.submit(register_node(self.image, node_id, life))
+
+    @rule(
+        names=st.lists(NAMES, min_size=1, max_size=3),
+        partition_count=st.integers(-1, 40),
+        replication_factor=st.sampled_from([-1, 1, 1, 2]),
+        configs=st.lists(TOPIC_SETTINGS, max_size=2),
+    )
+    def create_topics(
+        self, names: list[str], partition_count: int, replication_factor: int, configs: list[tuple[str, str]]
+    ) -> None:
+        wanted = [NewTopic(name, partition_count, replication_factor, configs=tuple(configs)) for name in names]
+        self.submit(create_topics(self.image, wanted, NODE, self._new_topic_id))
+
+    def _new_topic_id(self) -> TopicId:
+        return TopicId(next(self.numbers).to_bytes(16, "big"))
+
+    @rule(names=st.lists(NAMES, min_size=1, max_size=2))
+    def delete_topics(self, names: list[str]) -> None:
+        self.submit(delete_topics(self.image, [TopicReference(name) for name in names], NODE))
+
+    @rule(name=NAMES, partition_count=st.integers(1, 50))
+    def create_partitions(self, name: str, partition_count: int) -> None:
+        self.submit(create_partitions(self.image, [MorePartitions(name, partition_count)]))
+
+    @rule(name=NAMES, setting=TOPIC_SETTINGS, operation=st.sampled_from(ConfigOperation))
+    def edit_topic(self, name: str, setting: tuple[str, str], operation: ConfigOperation) -> None:
+        self._edit(ConfigResource(ResourceKind.TOPIC, name), setting, operation)
+
+    @rule(resource=NODE_RESOURCES, setting=NODE_SETTINGS, operation=st.sampled_from(ConfigOperation))
+    def edit_node(self, resource: ConfigResource, setting: tuple[str, str], operation: ConfigOperation) -> None:
+        self._edit(resource, setting, operation)
+
+    def _edit(self, resource: ConfigResource, setting: tuple[str, str], operation: ConfigOperation) -> None:
+        edit = ConfigEdit(setting[0], operation, setting[1])
+        self.submit(incremental_alter_configs(self.image, [ResourceEdits(resource, (edit,))], NODE))
+
+    @rule(name=NAMES, configs=st.lists(TOPIC_SETTINGS, max_size=2))
+    def replace_configs(self, name: str, configs: list[tuple[str, str]]) -> None:
+        resource = ConfigResource(ResourceKind.TOPIC, name)
+        self.submit(alter_configs(self.image, [ResourceConfigs(resource, tuple(configs))], NODE))
+
+    @rule()
+    def reserve_producer_ids(self) -> None:
+        self.submit(reserve_producer_ids(self.image, NODE_1))
+
+    @invariant()
+    def the_image_is_sound(self) -> None:
+        check_topics(self.image)
+        check_configs(self.image)
+
+    def teardown(self) -> None:
+        one_by_one = EMPTY_IMAGE
+        for record in self.log:
+            one_by_one = one_by_one.apply(record)
+        in_pieces = EMPTY_IMAGE
+        for start in range(0, len(self.log), 7):
+            in_pieces = in_pieces.apply_all(self.log[start : start + 7])
+        at_once = EMPTY_IMAGE.apply_all(self.log)
+        from_disk = EMPTY_IMAGE.apply_all(decode_record(encode_record(record)) for record in self.log)
+        assert one_by_one == in_pieces == at_once == from_disk == self.image
+
+
+MetadataLog.TestCase.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
+TestMetadataLog = MetadataLog.TestCase
+
+
+def check_topics(image: ClusterImage) -> None:
+    assert sorted(image.topic_ids.values()) == sorted(image.topics), "by name and by id agree"
+    assert image.partition_count == sum(topic.partition_count for topic in image.sorted_topics())
+    for topic in image.sorted_topics():
+        assert image.topic_ids[folded_name(topic.name)] == topic.topic_id
+        assert image.topic_named(topic.name) is image.topic(topic.topic_id) is topic
+        assert topic.partition_count > 0
+        for number, partition in enumerate(topic.in_order()):
+            assert partition.partition == number
+            assert len(partition.replicas) == topic.replication_factor
+            assert partition.leader in partition.isr
+            assert set(partition.isr) <= set(partition.replicas) <= set(image.nodes)
+            assert partition.leader_epoch <= partition.partition_epoch
+
+
+def check_configs(image: ClusterImage) -> None:
+    for topic in image.sorted_topics():
+        topic_settings(image, topic.name, NODE)
+    for resource, configs in image.configs.items():
+        assert configs, "a resource without settings has no entry"
+        describe_configs(image, resource, None, NODE)  # raises for a topic that does not exist
+
+
+def check_changes(before: ClusterImage, after: ClusterImage, records: Sequence[MetadataRecord]) -> None:
+    """Whoever looks again at what `changes` names has seen every difference."""
+    found = changes(records)
+    for topic in after.sorted_topics():
+        for partition in topic.in_order():
+            log_id = LogId(topic.topic_id, partition.partition)
+            if before.partition(*log_id) != partition:
+                assert log_id in found.partitions
+    for topic in before.sorted_topics():
+        assert (topic.topic_id in found.deleted_topics) == (after.topic(topic.topic_id) is None)
+    for resource in (*after.configs, *before.configs):
+        is_gone = resource.kind is ResourceKind.TOPIC and after.topic_named(resource.name) is None
+        if not is_gone and before.configs_of(resource) != after.configs_of(resource):
+            assert resource in found.configs

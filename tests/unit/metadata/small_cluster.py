@@ -1,0 +1,54 @@
+"""A cluster to try commands on: its image after some records, and one node's view of it."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from headrace.metadata.effective_configs import NodeConfigs
+from headrace.metadata.image import EMPTY_IMAGE, ClusterImage
+from headrace.metadata.node_commands import register_node
+from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NodeId, TopicId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.metadata.controller import Outcome
+
+NODE = NodeConfigs.checked(NodeId(1), {})
+
+
+def numbered_topic_id(number: int) -> TopicId:
+    return TopicId(number.to_bytes(16, "big"))
+
+
+class TopicIds:
+    """Hands out 1, 2, 3 … as topic ids."""
+
+    def __init__(self, first: int = 1) -> None:
+        self._numbers: Iterator[int] = count(first)
+
+    def __call__(self) -> TopicId:
+        return numbered_topic_id(next(self._numbers))
+
+
+def cluster_of(*node_ids: int) -> ClusterImage:
+    image = EMPTY_IMAGE
+    for node_id in node_ids:
+        image = image.apply_all(register_node(image, NodeId(node_id), b"first life").records)
+    return image
+
+
+def with_topics(image: ClusterImage, *topics: NewTopic) -> ClusterImage:
+    """The ids continue where the image's own topics end."""
+    decision = create_topics(image, topics, NODE, TopicIds(len(image.topics) + 1))
+    for outcome in decision.response:
+        assert not isinstance(outcome.result, Refusal), outcome.result
+    return image.apply_all(decision.records)
+
+
+def refused(outcome: Outcome[object]) -> tuple[ErrorCode, str]:
+    assert isinstance(outcome.result, Refusal), f"{outcome.name} was not refused: {outcome.result}"
+    return outcome.result.code, outcome.result.message
