@@ -6,6 +6,7 @@ Everything here blocks. Page-cache reads and writes are short enough for the loo
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -63,10 +64,16 @@ class File(Protocol):
 
     def release(self) -> None: ...
 
+    @property
+    def is_leased(self) -> bool: ...
+
     def close(self) -> None: ...
 
 
 class Disk(Protocol):
+    location: str
+    """Where it is, in words for people and tools."""
+
     def open(self, path: str, *, create: bool = False) -> File:
         """FileNotFoundError unless it exists or `create` is given."""
         ...
@@ -108,6 +115,8 @@ class Disk(Protocol):
     def sync_everything(self) -> None:
         """Every byte and every directory entry written before the call is on the device."""
         ...
+
+    def total_bytes(self) -> int: ...
 
     def free_bytes(self) -> int: ...
 
@@ -179,6 +188,8 @@ class SystemFile:
         self._size = size
 
     def sync(self) -> None:
+        if self._descriptor < 0:  # Python would raise ValueError, which nobody expects of a disk
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         os.fdatasync(self._descriptor)
 
     def is_cached(self, position: int, size: int) -> bool:
@@ -208,6 +219,10 @@ class SystemFile:
         assert self._leases >= 0, "a slice was released twice"
         self._close_if_unused()
 
+    @property
+    def is_leased(self) -> bool:
+        return self._leases > 0
+
     def close(self) -> None:
         self._is_closed = True
         self._close_if_unused()
@@ -225,6 +240,7 @@ class SystemDisk:
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
+        self.location = str(self.root)
         self.root.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self.root / self.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -248,9 +264,10 @@ class SystemDisk:
 
     def list(self, path: str) -> list[str]:
         try:
-            return sorted(os.listdir(self.root / path))
+            names = os.listdir(self.root / path)
         except FileNotFoundError:
             return []
+        return sorted(name for name in names if name != self.LOCK)  # the lock is ours, not the node's
 
     def make_directory(self, path: str) -> None:
         (self.root / path).mkdir(parents=True, exist_ok=True)
@@ -287,6 +304,9 @@ class SystemDisk:
 
     def sync_everything(self) -> None:
         _libc.syncfs(self._lock)
+
+    def total_bytes(self) -> int:
+        return shutil.disk_usage(self.root).total
 
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.root).free

@@ -43,7 +43,7 @@ class Link(Protocol):
     def queued_bytes(self) -> int: ...
 
     def send(self, chunks: Iterable[Chunk]) -> None:
-        """Queue chunks in order. File slices become the link's to release. Ignored once the link is gone."""
+        """Queue chunks in order. File slices become the link's to release. Ignored once the link is closed or gone."""
         ...
 
     def pause_reading(self) -> None: ...
@@ -126,8 +126,8 @@ class SocketLink:
         self.queued_bytes = 0
 
     def send(self, chunks: Iterable[Chunk]) -> None:
-        if self._descriptor < 0:
-            _release(chunks)
+        if self._descriptor < 0 or self._is_closing:
+            release_slices(chunks)
             return
         queue = self._queue
         for chunk in chunks:
@@ -136,7 +136,7 @@ class SocketLink:
                 queue.append(chunk)
                 self.queued_bytes += size
             else:
-                _release((chunk,))
+                release_slices((chunk,))
         if self._writable < 0:
             self._pump()
 
@@ -152,13 +152,14 @@ class SocketLink:
             self._transport.close()
 
     def abort(self) -> None:
+        self.lost()  # now: the transport tells us only in a later turn, and until then the queue would go on leaving
         self._transport.abort()
 
     def lost(self) -> None:
         """The transport is gone: its descriptor number may soon be somebody else's."""
         self._stop_watching()
         self._descriptor = -1
-        _release(self._queue)
+        release_slices(self._queue)
         self._queue.clear()
         self.queued_bytes = 0
 
@@ -174,7 +175,7 @@ class SocketLink:
             self._watch()
             return
         except OSError:
-            self._transport.abort()
+            self.abort()
             return
         was_waiting = self._writable >= 0
         self._stop_watching()
@@ -288,7 +289,8 @@ def _address(name: object) -> Address:
     return Address("unknown", 0)
 
 
-def _release(chunks: Iterable[Chunk]) -> None:
+def release_slices(chunks: Iterable[Chunk]) -> None:
+    """Give back the file slices among chunks that will not be sent."""
     for chunk in chunks:
         if isinstance(chunk, FileSlice):
             chunk.release()

@@ -20,21 +20,27 @@ class Threads(Protocol):
         """Run `call` in a thread. Every lane but `GENERAL` is one thread, so its calls run in order."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Return when every call that waits has been made; take no more."""
+        ...
 
 
 class SystemThreads:
     def __init__(self) -> None:
         self._lanes: dict[str, ThreadPoolExecutor] = {}
+        self._is_closed = False
 
     async def run(self, call: Callable[[], T], *, lane: str = GENERAL) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._lane(lane), call)
 
     def close(self) -> None:
+        self._is_closed = True
         for pool in self._lanes.values():
             pool.shutdown(wait=True)
 
     def _lane(self, lane: str) -> ThreadPoolExecutor:
+        if self._is_closed:  # a lane not used before would start a thread that nobody ends
+            raise RuntimeError("no more calls: these threads are closed")
         pool = self._lanes.get(lane)
         if pool is None:
             workers = GENERAL_WORKERS if lane == GENERAL else 1

@@ -1,0 +1,39 @@
+"""One run of a node's process, from its start to its crash.
+
+asyncio cannot kill a task: a cancelled task runs its cleanup code. So a life is not a list of tasks but a mark in the
+`contextvars` context, which asyncio hands on to every task, timer and callback that is started from it. When the life
+ends, the loop forgets everything that carries the mark; see `VirtualLoop.end`.
+"""
+
+from __future__ import annotations
+
+from contextvars import Context, ContextVar
+
+
+class HostIsDown(BaseException):  # not an Exception: no `except Exception` of a dead node may carry on
+    """Raised in code that a dead node is still unwinding. It reaches nobody outside that node."""
+
+
+class Life:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_over = False
+        self.is_suspended = False
+        self.context = Context()
+        self.context.run(_LIFE.set, self)
+
+    def check(self) -> None:
+        """Every way out of a node asks this first."""
+        if self.is_over:
+            raise HostIsDown(f"{self.name} is down")
+
+
+_LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
+
+OUTSIDE = Context()
+"""For what belongs to no node: bytes on a wire travel on when their sender dies."""
+
+
+def life_of(context: Context | None) -> Life | None:
+    """Whose life a context carries; None means the context of the running code, as for asyncio."""
+    return _LIFE.get() if context is None else context.get(_LIFE)
