@@ -188,10 +188,15 @@ _RETRIABLE = frozenset(
 )
 
 
+MESSAGE_MAX = 500  # characters; a message may quote what a client sent, and travels in at most 32,767 bytes
+
+
 class Refusal(Exception):
     """An expected no: the request is wrong or untimely. Caught once, in the handler, and sent as its code."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
+        if len(message) > MESSAGE_MAX:
+            message = f"{message[: MESSAGE_MAX // 2]}…{message[-MESSAGE_MAX // 2 :]}"
         super().__init__(message)
         self.code = code
         self.message = message

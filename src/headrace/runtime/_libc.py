@@ -1,4 +1,4 @@
-"""What the standard library lacks: `syncfs`, and which errors mean a full disk."""
+"""What the standard library lacks: `syncfs`, space set aside, and which errors mean a full disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import os
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
-_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+_libc = ctypes.CDLL(None, use_errno=True)
+_syncfs = getattr(_libc, "syncfs", None)
+_fallocate = getattr(_libc, "fallocate", None)
+_KEEP_SIZE = 1  # blocks beyond the end of the file, which stays where it is
 
 
 def syncfs(descriptor: int) -> None:
@@ -19,3 +22,9 @@ def syncfs(descriptor: int) -> None:
     if _syncfs(descriptor) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+def reserve(descriptor: int, position: int, size: int) -> None:
+    """Give the file blocks for `size` bytes from `position` on. Where that cannot be, it has no reserve; no more."""
+    if _fallocate is not None:
+        _fallocate(descriptor, _KEEP_SIZE, ctypes.c_int64(position), ctypes.c_int64(size))

@@ -40,6 +40,10 @@ class File(Protocol):
         """Up to `size` bytes; fewer at the end of the file."""
         ...
 
+    def reserve(self, size: int) -> None:
+        """Set space aside for the next `size` bytes, as far as there is any: a full disk then has room for them."""
+        ...
+
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
@@ -52,6 +56,10 @@ class File(Protocol):
 
     def warm(self, position: int, size: int) -> None:
         """Bring these bytes into memory."""
+        ...
+
+    def forget_cached(self) -> None:
+        """From now on reads show what the device holds. After a failed sync memory still shows what never got there."""
         ...
 
     def send(self, socket_descriptor: int, position: int, size: int) -> int:
@@ -182,6 +190,9 @@ class SystemFile:
     def read(self, position: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, position)
 
+    def reserve(self, size: int) -> None:
+        _libc.reserve(self._descriptor, self._size, size)
+
     def truncate(self, size: int) -> None:
         self.generation += 1
         os.ftruncate(self._descriptor, size)
@@ -207,6 +218,9 @@ class SystemFile:
         scratch = bytearray(min(size, PROBE_STEP))
         while position < end and (count := os.preadv(self._descriptor, [scratch], position)):
             position += count
+
+    def forget_cached(self) -> None:
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def send(self, socket_descriptor: int, position: int, size: int) -> int:
         return os.sendfile(socket_descriptor, self._descriptor, position, size)

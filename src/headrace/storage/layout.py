@@ -1,0 +1,50 @@
+"""Where a log's files lie, and what they are called. The names are Kafka's, so that its tools can read them."""
+
+from __future__ import annotations
+
+from headrace.model.names import LogId, topic_id_from_text
+
+TOPICS = "topics"
+DELETED = ".deleted"
+"""Ending of a partition's directory on its way out; whatever bears it is removed at the next start."""
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+SNAPSHOT = ".snapshot"
+CUT = ".log.cut"
+"""Bytes that recovery took away, kept for a human to look at."""
+
+EPOCHS = "leader-epoch-checkpoint"
+NAME = "partition.name"
+DRAFT = ".tmp"
+
+OFFSET_DIGITS = 20
+
+
+def directory_of(log_id: LogId) -> str:
+    return f"{TOPICS}/{log_id}"
+
+
+def log_id_of(directory_name: str) -> LogId | None:
+    """The log that lives in a directory of this name, or None if it is not one of ours."""
+    topic_text, _, partition_text = directory_name.rpartition("-")
+    if not partition_text.isdecimal():
+        return None
+    try:
+        return LogId(topic_id_from_text(topic_text), int(partition_text))
+    except ValueError:
+        return None
+
+
+def stem(directory: str, base_offset: int) -> str:
+    """The path of a segment's files, without their ending."""
+    return f"{directory}/{base_offset:0{OFFSET_DIGITS}d}"
+
+
+def offset_in(file_name: str, ending: str) -> int | None:
+    """The offset in a name such as `00000000000000000042.log`, or None if it is not such a name."""
+    digits = file_name.removesuffix(ending)
+    if len(digits) != OFFSET_DIGITS or len(file_name) != OFFSET_DIGITS + len(ending) or not digits.isdecimal():
+        return None
+    return int(digits)

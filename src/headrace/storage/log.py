@@ -1,0 +1,537 @@
+"""A partition's log: batches in segments, appended at the end, read anywhere, dropped at the front.
+
+It knows where bytes are, not what they mean to clients: offsets and epochs are assigned before a batch comes here, and
+the high watermark is set by the replica's mind. Everything but the lookups by time belongs to the event loop and, but
+for a lost index or a truncation, takes microseconds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.model.names import Offset
+from headrace.runtime.disk import FileSlice
+from headrace.storage import checkpoints, layout, lookups, rolling
+from headrace.storage.flush import FlushTicket
+from headrace.storage.places import Places
+from headrace.storage.producers import prune_snapshots, replay_producers, save_snapshot
+from headrace.storage.scan import header_at
+from headrace.storage.segment import NO_SPACE, RELATIVE_OFFSET_MAX, Segment
+from headrace.wire.batches import LENGTH_OVERHEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.model.names import LogId
+    from headrace.replication.producers import ProducerStates
+    from headrace.runtime.disk import Disk, File
+    from headrace.storage.epochs import LeaderEpochs
+    from headrace.storage.handles import Handles
+    from headrace.storage.lookups import FoundRecord
+    from headrace.storage.settings import LogSettings
+    from headrace.wire.batches import BatchHeader, Buffer
+
+
+class PartitionLog:
+    """`recovery.create_log` and `recovery.open_log` are the ways to get one."""
+
+    __slots__ = (
+        "_active",
+        "_garbage",
+        "_handles",
+        "_places",
+        "_rolled",
+        "_saved_epoch_changes",
+        "_segments",
+        "_snapshot_offset",
+        "_unsynced_directories",
+        "cuts",
+        "directory",
+        "disk",
+        "epochs",
+        "flushed_offset",
+        "high_watermark",
+        "is_closed",
+        "log_id",
+        "next_offset",
+        "producers",
+        "settings",
+        "start_offset",
+    )
+
+    def __init__(
+        self,
+        log_id: LogId,
+        handles: Handles,
+        settings: LogSettings,
+        segments: Sequence[Segment],
+        *,
+        epochs: LeaderEpochs,
+        producers: ProducerStates,
+        snapshot_offset: int,
+        start_offset: int,
+        next_offset: int,
+        flushed_offset: int,
+    ) -> None:
+        self.log_id = log_id
+        self.directory = layout.directory_of(log_id)
+        self.disk: Disk = handles.disk
+        self.settings = settings
+        self.epochs = epochs
+        self.producers = producers
+        """Replaced by another object when the log is truncated."""
+        self.start_offset = start_offset
+        self.next_offset = next_offset
+        self.flushed_offset = flushed_offset
+        self.high_watermark = start_offset
+        """Set by the replica's mind, never decided here."""
+        self.cuts = 0
+        """How often the log was truncated, so that those who looked before can tell."""
+        self.is_closed = False
+        self._handles = handles
+        self._segments = list(segments)
+        self._active = self._segments[-1]
+        self._rolled = [segment for segment in self._segments[:-1] if segment.is_dirty]
+        """Sealed segments with bytes that are not yet flushed."""
+        # Creating or opening it may have changed what is in there.
+        self._unsynced_directories: tuple[str, ...] = (self.directory, layout.TOPICS, "")
+        self._saved_epoch_changes = 0
+        self._snapshot_offset = snapshot_offset
+        self._places = Places(handles, settings.index_interval_bytes)
+        self._garbage: list[str] = []
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def is_dirty(self) -> bool:
+        """True if a power cut could take something away, or bring something back."""
+        return self.flushed_offset < self.next_offset or bool(self._unsynced_directories)
+
+    def get_high_watermark(self) -> Offset:
+        return Offset(self.high_watermark)
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.log_id}, {self.start_offset} to {self.next_offset})"
+
+    # Writing
+
+    def append(self, views: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
+        """Write batches whose offsets are final; `views[i]` holds the batch of `headers[i]`. All of them or none.
+
+        A full disk is a Refusal and changes nothing. Any other trouble is a DiskFailure.
+        """
+        assert headers[0].base_offset >= self.next_offset, "a batch would be written below the end of its log"
+        size = 0
+        newest_timestamp = -1
+        for header in headers:
+            size += header.length + LENGTH_OVERHEAD
+            if header.max_timestamp > newest_timestamp:  # noqa: PLR1730 - max() costs three times as much, per batch
+                newest_timestamp = header.max_timestamp
+        segment = self._active
+        if rolling.fits(segment, self.settings, size, newest_timestamp, header.base_offset + header.last_offset_delta):
+            self._write(segment, views, size)
+            self._publish(segment, headers)
+        else:
+            self._append_in_parts(views, headers)
+
+    def _append_in_parts(self, views: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
+        """Append across segments: first write every part, and only if all are written publish them."""
+        starts = rolling.split(headers, self._active, self.settings)
+        bounds = [0, *starts, len(headers)]
+        written: list[tuple[Segment, Sequence[BatchHeader]]] = []
+        fresh: list[Segment] = []
+        try:
+            for number, (first, end) in enumerate(pairwise(bounds)):
+                part = headers[first:end]
+                if not part:
+                    continue  # nothing of it goes into the active segment
+                target = self._active
+                if number:
+                    target = self._create_segment(
+                        _base_for(part, headers[first - 1].next_offset if first else self.next_offset)
+                    )
+                    fresh.append(target)
+                self._write(target, views[first:end], sum(header.size for header in part))
+                written.append((target, part))
+        except Refusal:
+            for target, _ in written:
+                self._take_back(self._handles.file(target), target)
+            for target in fresh:
+                self._discard(target)
+            raise
+        for target, part in written:
+            if target is not self._active:
+                self._go_on_in(target)
+            self._publish(target, part)
+
+    def _write(self, segment: Segment, views: Sequence[Buffer], size: int) -> None:
+        try:
+            file = self._handles.file(segment)
+            written = file.append(views)
+        except OSError as error:
+            raise DiskFailure(f"the disk refused a write to {segment.log_path}: {error}") from error
+        if written != size:
+            self._take_back(file, segment)
+            raise self._full()
+
+    def _take_back(self, file: File, segment: Segment) -> None:
+        """Remove bytes that were never published. No slice can hold them, so slices stay current."""
+        if file.size() == segment.size:
+            return
+        generation = file.generation
+        try:
+            file.truncate(segment.size)
+            file.sync()  # or a power cut could show them among the bytes that take their place
+        except OSError as error:
+            raise DiskFailure(f"the disk refused to cut {segment.log_path}: {error}") from error
+        file.generation = generation
+
+    def _full(self) -> Refusal:
+        return Refusal(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"the disk is full ({self.disk.free_bytes()} bytes are free) and nothing was written; free some space or "
+            f"shorten retention, and writing resumes by itself",
+        )
+
+    def _publish(self, segment: Segment, headers: Sequence[BatchHeader]) -> None:
+        segment.note(headers, self.settings.index_interval_bytes)
+        epochs, producers = self.epochs, self.producers
+        for header in headers:
+            if header.leader_epoch != epochs.latest:
+                epochs.note(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                producers.apply(header)
+        self.next_offset = header.base_offset + header.last_offset_delta + 1
+
+    def reserve(self, size: int) -> None:
+        """Keep space for the next `size` bytes, so that a full disk still takes them."""
+        self._handles.file(self._active).reserve(size)
+
+    # Rolling
+
+    def roll(self) -> None:
+        """Seal the active segment, if there is anything in it, and go on in a new one."""
+        if self._active.size:
+            self._go_on_in(self._create_segment(self.next_offset))
+
+    def _roll_if_possible(self) -> bool:
+        try:
+            self.roll()
+        except Refusal:  # not even room for an empty file: next time
+            return False
+        return True
+
+    def _create_segment(self, base_offset: int) -> Segment:
+        segment = Segment(self.directory, base_offset)
+        segment.begin_indexes()
+        try:
+            file = self._handles.file(segment, create=True)
+            if file.size():
+                file.truncate(0)  # left behind by a crash in the middle of a roll
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise self._full() from error
+            raise DiskFailure(f"the disk refused to create {segment.log_path}: {error}") from error
+        return segment
+
+    def _go_on_in(self, segment: Segment) -> None:
+        """Seal the active segment and make `segment` the active one."""
+        sealed = self._active
+        if sealed.size == 0 and sealed.base_offset != segment.base_offset:
+            self._segments.pop()
+            self._discard(sealed)
+        else:
+            sealed.seal(self.disk)
+            self._handles.note_index(sealed)
+            if sealed.is_dirty:
+                self._rolled.append(sealed)
+        self._segments.append(segment)
+        self._active = segment
+        self._unsynced_directories = self._unsynced_directories or (self.directory,)
+        save_snapshot(self.disk, self.directory, segment.base_offset, self.producers)
+        self._snapshot_offset = segment.base_offset
+        prune_snapshots(self.disk, self.directory, self.disk.list(self.directory), self._segments)
+
+    def _discard(self, segment: Segment) -> None:
+        """Remove a segment at the end. Slices that still hold its file can tell that its bytes no longer count."""
+        if segment.file is not None:
+            segment.file.generation += 1
+        self._handles.close(segment)
+        for path in segment.paths:
+            self.disk.remove(path)
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> FileSlice | None:
+        """Whole batches from the one that contains `offset`, up to `max_bytes` and not beyond `end_offset`.
+
+        `end_offset` (exclusive) is where a batch begins: a high watermark, a last stable offset, the log's end. If the
+        first batch alone is larger than `max_bytes` it comes whole if `at_least_one`, else nothing does. A slice never
+        crosses a segment. The caller releases it.
+        """
+        if not self.start_offset <= offset <= self.next_offset:
+            raise Refusal(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"the log has offsets {self.start_offset} to {self.next_offset}, not {offset}",
+            )
+        if offset >= end_offset:
+            return None
+        number = self._number_of(offset)
+        segment = self._segments[number]
+        start = self._places.position_of(segment, offset)
+        while start == segment.size and number + 1 < len(self._segments):  # a gap: go on with the next batch there is
+            number += 1
+            segment, start = self._segments[number], 0
+        segment_end = self.next_offset if segment is self._active else self._segments[number + 1].base_offset
+        limit = segment.size if end_offset >= segment_end else self._places.position_of(segment, end_offset)
+        if limit <= start:
+            return None
+        file = self._handles.file(segment)
+        if limit - start <= max_bytes:
+            self._places.remember(min(end_offset, segment_end), segment, limit)
+            return FileSlice(file, start, limit - start)
+        return self._read_part(segment, start, max_bytes, at_least_one=at_least_one)
+
+    def _read_part(self, segment: Segment, start: int, max_bytes: int, *, at_least_one: bool) -> FileSlice | None:
+        """As many of the batches from `start` as fit; there are more of them than do."""
+        end, next_offset = self._places.boundary_by(segment, start, start + max_bytes)
+        file = self._handles.file(segment)
+        if end == start:
+            if not at_least_one:
+                return None
+            first = header_at(file, start, segment.size)
+            assert first is not None, "the batch was there a moment ago"
+            end, next_offset = start + first.size, first.next_offset
+        self._places.remember(next_offset, segment, end)
+        return FileSlice(file, start, end - start)
+
+    def _number_of(self, offset: int) -> int:
+        """Which segment holds `offset`."""
+        if offset >= self._active.base_offset:
+            return len(self._segments) - 1
+        return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
+
+    # Finding by time, in a thread
+
+    def find_timestamp(self, timestamp_ms: int) -> FoundRecord | None:
+        """The first record from the log's start on that is not older than `timestamp_ms`."""
+        return lookups.find_timestamp(self, timestamp_ms)
+
+    def max_timestamp(self) -> FoundRecord | None:
+        """The first record with the largest timestamp; None if the log is empty or its records have none."""
+        return lookups.max_timestamp(self)
+
+    # Cutting
+
+    def end_if_cut(self, offset: int) -> int:
+        """Where the log would end after `truncate(offset)`: batches are cut whole."""
+        if offset >= self.next_offset:
+            return self.next_offset
+        found = self._places.locate(self._segments[self._number_of(offset)], offset)
+        return offset if found is None else min(offset, found[1].base_offset)
+
+    def truncate(self, offset: int) -> None:
+        """Remove every batch that ends at or after `offset`. Producer states are read again, which may take a while."""
+        if offset >= self.next_offset:
+            return
+        end_offset = self.end_if_cut(offset)
+        is_emptied = end_offset <= self.start_offset
+        if is_emptied:
+            end_offset = min(offset, self.start_offset)
+        self.producers, _ = replay_producers(
+            self.disk, self.directory, self.disk.list(self.directory), self._segments, end_offset
+        )
+        self.cuts += 1
+        self._places.forget()
+        self._unsynced_directories = self._unsynced_directories or (self.directory,)
+        if is_emptied:
+            self._start_again_at(end_offset)
+        else:
+            self._cut_at(end_offset)
+        self.next_offset = end_offset
+        self.flushed_offset = min(self.flushed_offset, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.start_offset = min(self.start_offset, end_offset)
+        self.epochs.truncate_end(end_offset)
+        save_snapshot(self.disk, self.directory, end_offset, self.producers)
+        self._snapshot_offset = end_offset
+
+    def _drop_active(self) -> None:
+        dropped = self._segments.pop()
+        if dropped in self._rolled:
+            self._rolled.remove(dropped)
+        self._discard(dropped)
+        if self._segments:
+            self._active = self._segments[-1]
+
+    def _start_again_at(self, offset: int) -> None:
+        while self._segments:
+            self._drop_active()
+        self._active = self._create_segment(offset)
+        self._segments.append(self._active)
+
+    def _cut_at(self, end_offset: int) -> None:
+        """Cut at a boundary between batches. The segment that ends there is active from now on."""
+        while self._active.base_offset >= end_offset:
+            self._drop_active()
+        segment = self._active
+        if segment in self._rolled:
+            self._rolled.remove(segment)
+        found = self._places.locate(segment, end_offset)
+        self._handles.forget_index(segment)
+        segment.is_sealed = False
+        file = self._handles.file(segment)
+        if found is not None:
+            segment.size, _ = found
+            segment.synced_size = min(segment.synced_size, segment.size)
+            try:
+                file.truncate(segment.size)
+            except OSError as error:
+                raise DiskFailure(f"the disk refused to cut {segment.log_path}: {error}") from error
+        segment.rebuild_indexes(file, self.settings.index_interval_bytes)
+
+    def advance_start(self, offset: int) -> None:
+        """Records below `offset` are deleted. Whole segments of them go at the next `delete_expired`."""
+        assert offset <= self.next_offset, "a log cannot begin after its end"
+        if offset > self.start_offset:
+            self.start_offset = offset
+            self.epochs.truncate_start(offset)
+
+    def delete_expired(self, now_ms: int) -> list[int]:
+        """Drop whole segments from the front that retention or `advance_start` gave up; return their base offsets.
+
+        Their files stay until `take_garbage`, which comes after the new log start was made durable: files that a
+        power cut brings back must be known to be gone.
+        """
+        removed: list[int] = []
+        while self._is_expired(self._segments[0], now_ms):
+            if len(self._segments) == 1 and not self._roll_if_possible():
+                break
+            segment = self._segments.pop(0)
+            if segment in self._rolled:
+                self._rolled.remove(segment)
+            self._handles.close(segment)
+            self._garbage += segment.paths
+            removed.append(segment.base_offset)
+        if removed:
+            self._places.forget()
+            self.advance_start(self._segments[0].base_offset)
+        return removed
+
+    def _is_expired(self, segment: Segment, now_ms: int) -> bool:
+        """Nothing above the high watermark goes: a follower may not have it yet."""
+        end_offset = self.next_offset if segment is self._active else self._segments[1].base_offset
+        if segment.size == 0 or end_offset > self.high_watermark:
+            return False
+        if end_offset <= self.start_offset:
+            return True
+        retention_ms, retention_bytes = self.settings.retention_ms, self.settings.retention_bytes
+        if retention_bytes is not None and self.size_bytes - segment.size >= retention_bytes:
+            return True
+        return retention_ms is not None and self._newest_ms(segment, now_ms) < now_ms - retention_ms
+
+    def _newest_ms(self, segment: Segment, now_ms: int) -> int:
+        """The age of a segment for retention: its largest timestamp, or else when we first looked."""
+        newest_timestamp = self._places.newest_timestamp(segment)
+        if newest_timestamp >= 0:
+            return newest_timestamp
+        if segment.undated_since_ms is None:
+            segment.undated_since_ms = now_ms
+        return segment.undated_since_ms
+
+    def take_garbage(self) -> list[str]:
+        """Files of dropped segments, for the caller to remove."""
+        garbage, self._garbage = self._garbage, []
+        return garbage
+
+    # Flushing
+
+    def begin_flush(self) -> FlushTicket | None:
+        """What has to be synced so that everything written so far is safe; None if it already is."""
+        if not self.is_dirty or self.is_closed:
+            return None
+        segments = [*self._rolled, self._active] if self._active.is_dirty else self._rolled
+        files = []
+        for segment in segments:
+            if segment.is_dirty:
+                file = self._handles.file(segment)
+                file.lease()
+                files.append((segment, file, segment.size))
+        self._places.remember(self.next_offset, self._active, self._active.size)
+        ticket = FlushTicket(tuple(files), self._unsynced_directories, self.next_offset, self.cuts)
+        self._unsynced_directories = ()
+        return ticket
+
+    def finish_flush(self, ticket: FlushTicket) -> None:
+        """The ticket's syncs have succeeded."""
+        for segment, file, size in ticket.files:
+            file.release()
+            if ticket.cuts == self.cuts:
+                segment.synced_size = max(segment.synced_size, size)
+        if ticket.cuts != self.cuts:
+            return
+        self._rolled = [segment for segment in self._rolled if segment.is_dirty]
+        self.flushed_offset = max(self.flushed_offset, ticket.target_offset)
+
+    def sync_cut(self) -> None:
+        """Make a truncation durable, in a thread and before anything is appended. Else a power cut could mix the bytes
+        that were cut off with those that are written in their place."""
+        file = self.disk.open(self._active.log_path)
+        try:
+            file.sync()
+            self.disk.sync_directory(self.directory)
+        except OSError as error:
+            raise DiskFailure(f"the disk failed to sync {self.directory}: {error}") from error
+        finally:
+            file.close()
+
+    # Saving what can be rebuilt, and closing
+
+    def save_hints(self) -> None:
+        """Write index entries and epochs that only memory has, so that the next start has less to read.
+
+        Must be followed by a sync before a recovery point beyond them is stored.
+        """
+        if self._active.index:
+            self._active.save_indexes(self.disk)
+        if self._saved_epoch_changes == self.epochs.changes:
+            return
+        path = f"{self.directory}/{layout.EPOCHS}"
+        try:
+            self.disk.write_file(path + layout.DRAFT, checkpoints.encode_epochs(self.epochs.entries))
+            self.disk.rename(path + layout.DRAFT, path)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise self._full() from error
+            raise DiskFailure(f"the disk refused to write {path}: {error}") from error
+        self._saved_epoch_changes = self.epochs.changes
+
+    def close(self, *, is_clean: bool = True) -> None:
+        """Let go of every file. A clean close leaves behind what a quick start needs; the caller has flushed."""
+        if is_clean:
+            self._active.finish_time_index()
+            self._active.save_indexes(self.disk)
+            self.save_hints()
+            if self._snapshot_offset != self.next_offset:
+                save_snapshot(self.disk, self.directory, self.next_offset, self.producers)
+        for segment in self._segments:
+            self._handles.close(segment)
+        self.is_closed = True
+
+
+def _base_for(part: Sequence[BatchHeader], next_offset: int) -> int:
+    """Segments join without a gap, unless a gap in the offsets is too wide for the index."""
+    return next_offset if part[-1].last_offset - next_offset <= RELATIVE_OFFSET_MAX else part[0].base_offset
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,54 @@
+"""When a log goes on in a new segment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.storage.index import ENTRY_BYTES, TIME_ENTRY_BYTES
+from headrace.storage.segment import RELATIVE_OFFSET_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.storage.segment import Segment
+    from headrace.storage.settings import LogSettings
+    from headrace.wire.batches import BatchHeader
+
+
+def fits(segment: Segment, settings: LogSettings, size: int, newest_timestamp: int, last_offset: int) -> bool:
+    """True if batches of these bounds surely belong into the segment. The quick question, asked for every append."""
+    return (
+        segment.size + size <= settings.segment_bytes
+        and last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX
+        and not (segment.first_timestamp >= 0 and newest_timestamp - segment.first_timestamp > settings.segment_ms)
+        and not is_index_full(segment, settings)
+    )
+
+
+def is_index_full(segment: Segment, settings: LogSettings) -> bool:
+    assert segment.index is not None
+    assert segment.time_index is not None
+    return (
+        len(segment.index) >= settings.segment_index_bytes // ENTRY_BYTES
+        # One place is kept for the entry that ends every time index.
+        or len(segment.time_index) >= settings.segment_index_bytes // TIME_ENTRY_BYTES - 1
+    )
+
+
+def split(headers: Sequence[BatchHeader], active: Segment, settings: LogSettings) -> list[int]:
+    """Where new segments begin: each number is that of the first batch that goes into another one."""
+    starts: list[int] = []
+    size, base_offset, first_timestamp = active.size, active.base_offset, active.first_timestamp
+    is_full = size > 0 and is_index_full(active, settings)
+    for number, header in enumerate(headers):
+        is_over = size > 0 and (
+            size + header.size > settings.segment_bytes
+            or (first_timestamp >= 0 and header.max_timestamp - first_timestamp > settings.segment_ms)
+        )
+        if is_full or is_over or header.last_offset - base_offset > RELATIVE_OFFSET_MAX:
+            starts.append(number)
+            size, base_offset, is_full = 0, header.base_offset, False
+        if size == 0:
+            first_timestamp = header.max_timestamp
+        size += header.size
+    return starts

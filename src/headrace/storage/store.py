@@ -1,0 +1,298 @@
+"""Every log of a node: opened, flushed, checkpointed, closed.
+
+Checkpoints are hints for the next start, but they must never promise too much. So a recovery point is stored only after
+everything below it was synced, and a log's start before the files below it are removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.runtime.tasks import Breather
+from headrace.runtime.threads import GENERAL_WORKERS
+from headrace.storage import checkpoints, layout
+from headrace.storage.damage import DamagedLog
+from headrace.storage.flusher import LANE, Flusher
+from headrace.storage.handles import OPEN_FILES, Handles
+from headrace.storage.recovery import create_log, open_log
+from headrace.storage.segment import NO_SPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from headrace.model.names import LogId, TopicPartition
+    from headrace.runtime.disk import Disk
+    from headrace.runtime.world import World
+    from headrace.storage.log import PartitionLog
+    from headrace.storage.recovery import RecoveryReport
+    from headrace.storage.settings import LogSettings
+
+
+class LogStore:
+    def __init__(
+        self,
+        world: World,
+        *,
+        on_flushed: Callable[[PartitionLog], None],
+        on_recovered: Callable[[RecoveryReport], None] = lambda _: None,
+        open_files: int = OPEN_FILES,
+    ) -> None:
+        self.world = world
+        self.flusher = Flusher(world, on_flushed=on_flushed)
+        self._on_recovered = on_recovered
+        self._handles = Handles(world.disk, open_files=open_files)
+        self._logs: dict[LogId, PartitionLog] = {}
+        self._unopened: dict[LogId, None] = {}
+        self._ahead: dict[LogId, tuple[PartitionLog, RecoveryReport] | DamagedLog | Refusal] = {}
+        """Opened, but not yet asked for."""
+        self._recovery_points: dict[LogId, int] = {}
+        """As stored. Also of logs that could not be opened: they will be tried again."""
+        self._start_offsets: dict[LogId, int] = {}
+        self._checkpointing = asyncio.Lock()
+
+    # Life
+
+    async def start(self) -> None:
+        """Find out what is on disk. Nothing is opened yet."""
+        found = await self.world.threads.run(self._look_around)
+        self._unopened = dict.fromkeys(found)
+
+    def _look_around(self) -> list[LogId]:
+        disk = self.world.disk
+        if not disk.exists(checkpoints.CLEAN_SHUTDOWN):
+            # The last process may have left bytes that only memory holds. Recovery must not take them for safe.
+            disk.sync_everything()
+        disk.make_directory(layout.TOPICS)
+        disk.remove(checkpoints.CLEAN_SHUTDOWN)
+        disk.sync_directory("")
+        found: list[LogId] = []
+        for name in disk.list(layout.TOPICS):
+            if name.endswith(layout.DELETED):
+                disk.remove_directory(f"{layout.TOPICS}/{name}")
+            elif (log_id := layout.log_id_of(name)) is not None:
+                found.append(log_id)
+        self._recovery_points = checkpoints.read_offsets(disk, checkpoints.RECOVERY_POINTS)
+        self._start_offsets = checkpoints.read_offsets(disk, checkpoints.START_OFFSETS)
+        return found
+
+    async def run(self) -> None:
+        """Flush until cancelled. Ends with a DiskFailure if the disk fails."""
+        await self.flusher.run()
+
+    async def close(self) -> None:
+        """Flush and close every log, and leave a mark that all is in order. Nothing is written afterwards."""
+        logs = list(self._logs.values())
+        await self.flusher.flush(logs)
+        breather = Breather(self.world.clock)
+        is_complete = not self._unopened
+        for log in logs:
+            is_complete &= _close_cleanly(log)
+            await breather.breathe()
+        async with self._checkpointing:
+            await self.world.threads.run(self._sync_everything, lane=LANE)
+            points = {**self._recovery_points, **{log.log_id: log.flushed_offset for log in logs}}
+            is_stored = await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
+            if await self._store_starts() and is_stored and is_complete:
+                await self._write(checkpoints.CLEAN_SHUTDOWN, b"")
+        self._logs.clear()
+
+    # Logs
+
+    def log_ids(self) -> list[LogId]:
+        """The logs on disk that nobody has opened."""
+        return list(self._unopened)
+
+    async def open_all(self, settings: Mapping[LogId, LogSettings]) -> None:
+        """Recover many logs at once, for a quick start. `open_or_create` then hands them out, or raises the damage."""
+        waiting = [log_id for log_id in settings if log_id in self._unopened and log_id not in self._ahead]
+        share = -(-len(waiting) // GENERAL_WORKERS) or 1
+        loop = asyncio.get_running_loop()
+        jobs = [
+            loop.create_task(self.world.threads.run(partial(self._open_some, waiting[first : first + share], settings)))
+            for first in range(0, len(waiting), share)
+        ]
+        for job in jobs:
+            self._ahead.update(await job)
+
+    def _open_some(
+        self, log_ids: Sequence[LogId], settings: Mapping[LogId, LogSettings]
+    ) -> dict[LogId, tuple[PartitionLog, RecoveryReport] | DamagedLog | Refusal]:
+        opened: dict[LogId, tuple[PartitionLog, RecoveryReport] | DamagedLog | Refusal] = {}
+        for log_id in log_ids:
+            try:
+                opened[log_id] = self._open(log_id, settings[log_id])
+            except (DamagedLog, Refusal) as trouble:
+                opened[log_id] = trouble
+        return opened
+
+    async def open_or_create(self, log_id: LogId, name: TopicPartition, settings: LogSettings) -> PartitionLog:
+        """The log, recovered if it was there. DamagedLog if it cannot be, Refusal while the disk has no room for it."""
+        assert log_id not in self._logs, f"{log_id} is open"
+        if log_id in self._unopened:
+            await self.open_all({log_id: settings})
+            opened = self._ahead.pop(log_id)
+            if isinstance(opened, (DamagedLog, Refusal)):
+                raise opened
+            log, report = opened
+            log.settings = settings
+            del self._unopened[log_id]
+            self._on_recovered(report)
+        else:
+            log = await self.world.threads.run(partial(self._create, log_id, name, settings))
+        self._logs[log_id] = log
+        return log
+
+    def _create(self, log_id: LogId, name: TopicPartition, settings: LogSettings) -> PartitionLog:
+        # If somebody removed the directory, offsets that consumers have seen must not be given out again.
+        start_offset = self._recovery_points.get(log_id, 0)
+        try:
+            return create_log(log_id, name.topic, self._handles, settings, start_offset=start_offset)
+        except OSError as error:
+            raise _trouble(error, f"create {name}") from error
+
+    def _open(self, log_id: LogId, settings: LogSettings) -> tuple[PartitionLog, RecoveryReport]:
+        try:
+            return open_log(
+                log_id,
+                self._handles,
+                settings,
+                recovery_point=self._recovery_points.get(log_id, 0),
+                start_offset=self._start_offsets.get(log_id, 0),
+                is_synced=True,
+            )
+        except OSError as error:
+            raise _trouble(error, f"open {layout.directory_of(log_id)}") from error
+
+    async def delete(self, log_id: LogId) -> None:
+        """Remove a log, open or not. Slices of it that are on their way out still get there."""
+        log = self._logs.pop(log_id, None)
+        if log is not None:
+            log.close(is_clean=False)
+        self._unopened.pop(log_id, None)
+        self._ahead.pop(log_id, None)
+        self._recovery_points.pop(log_id, None)
+        self._start_offsets.pop(log_id, None)
+        await self.world.threads.run(partial(self._remove_directory, layout.directory_of(log_id)))
+
+    def _remove_directory(self, directory: str) -> None:
+        disk = self.world.disk
+        try:
+            if disk.exists(directory):
+                disk.rename(directory, directory + layout.DELETED)  # whole or gone, should we crash in the middle
+                disk.remove_directory(directory + layout.DELETED)
+        except OSError as error:
+            raise DiskFailure(f"the disk refused to remove {directory}: {error}") from error
+
+    async def truncate(self, log: PartitionLog, offset: int) -> None:
+        """Cut the end off a log. Its recovery point goes down first: what is written there later is not yet safe."""
+        async with self._checkpointing:
+            end_offset = log.end_if_cut(offset)
+            if self._recovery_points.get(log.log_id, 0) > end_offset:
+                lowered = {**self._recovery_points, log.log_id: end_offset}
+                if not await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(lowered)):
+                    raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be truncated safely")
+                self._recovery_points = lowered
+            log.truncate(offset)
+            await self._store_starts()
+            await self.world.threads.run(log.sync_cut, lane=LANE)
+
+    # Checkpoints
+
+    async def write_checkpoints(self) -> None:
+        """Store from where the next start must verify, and where each log begins. Call it every minute or so."""
+        async with self._checkpointing:
+            points = {
+                log_id: point
+                for log_id, point in self._recovery_points.items()
+                if log_id in self._logs or log_id in self._unopened
+            }
+            breather = Breather(self.world.clock)
+            for log in list(self._logs.values()):
+                if not log.is_closed and points.get(log.log_id) != log.flushed_offset and _save_hints(log):
+                    points[log.log_id] = log.flushed_offset
+                await breather.breathe()
+            if points != self._recovery_points:
+                await self.world.threads.run(self._sync_everything, lane=LANE)
+                if await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)):
+                    self._recovery_points = points
+            await self._store_starts()
+
+    async def write_start_offsets(self) -> None:
+        """Make moved log starts durable, as after DeleteRecords."""
+        async with self._checkpointing:
+            if not await self._store_starts():
+                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the new log start could not be stored")
+
+    async def remove_garbage(self) -> None:
+        """Remove the files of segments that retention dropped, once their logs are known to begin after them."""
+        async with self._checkpointing:
+            if not await self._store_starts():
+                return
+            paths = [path for log in self._logs.values() for path in log.take_garbage()]
+            if paths:
+                await self.world.threads.run(partial(_remove_all, self.world.disk, paths))
+
+    async def _store_starts(self) -> bool:
+        starts = dict(self._start_offsets)
+        for log in self._logs.values():
+            if log.start_offset or log.log_id in starts:
+                starts[log.log_id] = log.start_offset
+        if starts == self._start_offsets:
+            return True
+        if not await self._write(checkpoints.START_OFFSETS, checkpoints.encode_offsets(starts)):
+            return False
+        self._start_offsets = starts
+        return True
+
+    async def _write(self, path: str, content: bytes) -> bool:
+        """Replace a file durably; False if the disk is full, and the old one still stands."""
+        return await self.world.threads.run(partial(_replace_file, self.world.disk, path, content))
+
+    def _sync_everything(self) -> None:
+        try:
+            self.world.disk.sync_everything()
+        except OSError as error:
+            raise DiskFailure(f"the disk failed to sync: {error}") from error
+
+
+def _trouble(error: OSError, what: str) -> Refusal | DiskFailure:
+    """What an error of the disk means: no room is waited for, everything else ends the node."""
+    if error.errno in NO_SPACE:
+        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is too full to {what}; free some space")
+    return DiskFailure(f"the disk refused to {what}: {error}")
+
+
+def _save_hints(log: PartitionLog) -> bool:
+    """False if the disk is too full for it: then the old recovery point must stand."""
+    try:
+        log.save_hints()
+    except Refusal:
+        return False
+    return True
+
+
+def _close_cleanly(log: PartitionLog) -> bool:
+    try:
+        log.close()
+    except Refusal:
+        log.close(is_clean=False)
+        return False
+    return True
+
+
+def _replace_file(disk: Disk, path: str, content: bytes) -> bool:
+    try:
+        disk.replace_file(path, content)
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            return False
+        raise DiskFailure(f"the disk refused to write {path}: {error}") from error
+    return True
+
+
+def _remove_all(disk: Disk, paths: Sequence[str]) -> None:
+    for path in paths:
+        disk.remove(path)

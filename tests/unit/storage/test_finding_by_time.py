@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.storage.damage import DamagedLog
+from headrace.wire.batches import Codec
+from tests.unit.storage.small_logs import FIRST_MS, append, batch_at, log_of, new_log, reopened
+
+if TYPE_CHECKING:
+    from headrace.runtime.disk import SystemDisk
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.LZ4])
+def test_the_exact_record_inside_a_batch_is_found(disk: SystemDisk, codec: Codec) -> None:
+    log = new_log(disk)
+    for offset in range(0, 40, 4):
+        times = [FIRST_MS + 10 * (offset + number) for number in range(4)]
+        append(log, batch_at(offset, count=4, timestamps=times, codec=codec, epoch=offset // 8))
+    for opened in (log, reopened(log)):
+        for offset in range(40):
+            exact = (FIRST_MS + 10 * offset, offset, offset // 8)
+            assert opened.find_timestamp(FIRST_MS + 10 * offset) == exact
+            assert opened.find_timestamp(FIRST_MS + 10 * offset - 9) == exact
+        assert opened.find_timestamp(FIRST_MS + 391) is None
+        assert opened.find_timestamp(0) == (FIRST_MS, 0, 0)
+
+
+def test_an_empty_log_has_no_records(disk: SystemDisk) -> None:
+    log = new_log(disk)
+    assert log.find_timestamp(0) is None
+    assert log.max_timestamp() is None
+
+
+def test_records_out_of_time_order_are_found_where_they_come_first(disk: SystemDisk) -> None:
+    log = new_log(disk)
+    ages = [5, 3, 9, 1, 9, 20, 2, 20, 4]
+    for offset, age in enumerate(ages):
+        append(log, batch_at(offset, timestamps=[FIRST_MS + age], value_bytes=200))
+    for target in range(22):
+        expected = next((offset for offset, age in enumerate(ages) if age >= target), None)
+        found = log.find_timestamp(FIRST_MS + target)
+        assert (found.offset if found else None) == expected
+
+
+def test_the_newest_record_is_the_first_that_has_its_time(disk: SystemDisk) -> None:
+    log = new_log(disk)
+    for offset in range(0, 40, 4):
+        age = 100 if offset in {12, 24} else offset
+        append(log, batch_at(offset, count=4, timestamps=[FIRST_MS + time for time in (1, age, age, 2)], epoch=3))
+    assert log.max_timestamp() == (FIRST_MS + 100, 13, 3)
+    assert reopened(log).max_timestamp() == (FIRST_MS + 100, 13, 3)
+
+
+def test_nothing_below_the_log_start_is_found(disk: SystemDisk) -> None:
+    log = new_log(disk)
+    append(log, batch_at(0, count=4, timestamps=[FIRST_MS + age for age in (50, 90, 10, 70)]))
+    append(log, batch_at(4, count=4, timestamps=[FIRST_MS + age for age in (20, 30, 60, 40)]))
+    log.advance_start(2)
+    assert log.find_timestamp(0) == (FIRST_MS + 10, 2, 0)
+    assert log.find_timestamp(FIRST_MS + 71) is None
+    assert log.max_timestamp() == (FIRST_MS + 70, 3, 0)
+    log.advance_start(4)
+    assert log.max_timestamp() == (FIRST_MS + 60, 6, 0)
+
+
+def test_append_time_needs_no_look_inside(disk: SystemDisk) -> None:
+    log = new_log(disk)
+    append(log, batch_at(0, count=3, append_time=FIRST_MS + 7), batch_at(3, count=3, append_time=FIRST_MS + 9))
+    assert log.find_timestamp(FIRST_MS + 8) == (FIRST_MS + 9, 3, 0)
+    assert log.max_timestamp() == (FIRST_MS + 9, 3, 0)
+
+
+def test_records_without_timestamps_have_no_newest(disk: SystemDisk) -> None:
+    log = new_log(disk)
+    append(log, batch_at(0, timestamps=[-1]))
+    assert log.max_timestamp() is None
+    assert log.find_timestamp(0) is None
+
+
+def test_a_damaged_batch_is_not_opened(disk: SystemDisk) -> None:
+    log = log_of(disk, 3)
+    path = log.segments[0].log_path
+    content = bytearray(disk.read_file(path))
+    content[-1] ^= 1
+    log.close(is_clean=False)
+    disk.write_file(path, bytes(content))
+    log = reopened(log, recovery_point=3, is_clean=False)
+    with pytest.raises(DamagedLog, match="CRC"):
+        log.find_timestamp(FIRST_MS + 2)
+
+
+def test_a_lookup_in_a_thread_bears_with_appends_rolls_deletions_and_cuts(disk: SystemDisk) -> None:
+    log = new_log(disk)
+    failures: list[BaseException] = []
+    is_done = threading.Event()
+
+    def look() -> None:
+        try:
+            while not is_done.is_set():
+                low = log.start_offset
+                found = log.find_timestamp(FIRST_MS + low)
+                assert found is None or found.offset >= low
+                newest = log.max_timestamp()
+                assert newest is None or newest.timestamp == FIRST_MS + newest.offset
+        except BaseException as failure:  # noqa: BLE001 - handed to the main thread
+            failures.append(failure)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        offset = 0
+        for turn in range(1500):
+            append(log, batch_at(offset))
+            offset += 1
+            if turn % 100 == 99:
+                log.high_watermark = offset
+                log.advance_start(offset - 20)
+                log.delete_expired(FIRST_MS)
+                for path in log.take_garbage():
+                    disk.remove(path)
+            if turn % 70 == 69:
+                log.truncate(offset - 5)
+                offset = log.next_offset
+    finally:
+        is_done.set()
+        thread.join()
+    assert failures == []

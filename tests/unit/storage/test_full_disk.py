@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.runtime.disk import SystemDisk
+from headrace.simulation.device import Operation
+from tests.unit.storage.small_logs import append, batch_at, log_of, read_all, reopened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from headrace.simulation.device import Device
+    from headrace.simulation.disk import SimulatedDisk
+    from headrace.storage.log import PartitionLog
+
+MIB = 1 << 20
+
+
+def facts(log: PartitionLog) -> tuple[object, ...]:
+    return (
+        log.next_offset,
+        log.size_bytes,
+        len(log.segments),
+        log.epochs.entries,
+        log.producers.entries(),
+        [header.base_offset for header in read_all(log)],
+    )
+
+
+def used_bytes(device: Device) -> int:
+    return sum(len(file.cached) for _, file in device.files())
+
+
+@pytest.mark.parametrize("batch_count", [1, 3, 30])
+@pytest.mark.parametrize("room", [0, 50, 700])
+def test_a_full_disk_refuses_and_changes_nothing(
+    device: Device, simulated: SimulatedDisk, batch_count: int, room: int
+) -> None:
+    log = log_of(simulated, 15)
+    before = facts(log)
+    device.capacity_bytes = used_bytes(device) + room
+    batches = [
+        batch_at(15 + n, epoch=1, producer_id=4, sequence=n, value_bytes=700 // batch_count) for n in range(batch_count)
+    ]
+    with pytest.raises(Refusal, match="the disk is full") as refusal:
+        append(log, *batches)
+    assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert facts(log) == before
+    device.capacity_bytes = None
+    append(log, *batches)
+    assert log.next_offset == 15 + batch_count
+    assert [header.base_offset for header in read_all(reopened(log))] == list(range(15 + batch_count))
+
+
+def test_a_slice_survives_a_refused_append(device: Device, simulated: SimulatedDisk) -> None:
+    log = log_of(simulated, 5)
+    piece = log.read(0, MIB, 5, at_least_one=True)
+    assert piece is not None
+    device.capacity_bytes = used_bytes(device) + 50
+    with pytest.raises(Refusal):
+        append(log, batch_at(5, value_bytes=300))
+    assert piece.is_current
+    piece.release()
+
+
+def test_a_log_rolls_on_a_full_disk_even_if_its_index_cannot_be_saved(device: Device, simulated: SimulatedDisk) -> None:
+    log = log_of(simulated, 9)
+    device.capacity_bytes = used_bytes(device)
+    log.roll()
+    device.capacity_bytes = None
+    append(log, batch_at(9))
+    log = reopened(log, is_clean=False)
+    assert [header.base_offset for header in read_all(log)] == list(range(10))
+
+
+@pytest.mark.parametrize("operation", [Operation.WRITE, Operation.CREATE])
+def test_any_other_error_is_a_disk_failure(device: Device, simulated: SimulatedDisk, operation: Operation) -> None:
+    log = log_of(simulated, 5)
+    batches = [batch_at(offset) for offset in range(5, 40)]  # enough for a new segment
+    device.fail(operation, "topics")
+    with pytest.raises(DiskFailure, match="refused"):
+        append(log, *batches)
+
+
+@pytest.fixture
+def tiny_file_system(tmp_path: Path) -> Iterator[SystemDisk]:
+    """A real file system of one megabyte."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=False)
+    if mounted.returncode:
+        pytest.skip("mounting is not allowed here")
+    disk = SystemDisk(tmp_path)
+    yield disk
+    disk.close()
+    subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_real_full_disk_refuses_keeps_serving_and_resumes(tiny_file_system: SystemDisk) -> None:
+    log = log_of(tiny_file_system, 10)
+    while tiny_file_system.free_bytes() > 100_000:
+        append(log, batch_at(log.next_offset, value_bytes=50_000))
+    count = log.next_offset
+    assert len(read_all(log)) == count
+    with pytest.raises(Refusal, match="the disk is full"):
+        append(log, batch_at(count, value_bytes=200_000))
+    log.high_watermark = count
+    log.advance_start(count - 1)
+    assert log.delete_expired(0)
+    for path in log.take_garbage():
+        tiny_file_system.remove(path)
+    append(log, batch_at(count, value_bytes=50_000))
+    assert [header.base_offset for header in read_all(log)] == [count - 1, count]
+    log.close()

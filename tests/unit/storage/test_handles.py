@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.model.errors import DiskFailure
+from headrace.model.names import LogId, TopicId
+from headrace.simulation.device import Operation
+from headrace.storage.handles import Handles
+from headrace.storage.recovery import create_log
+from tests.unit.storage.small_logs import SETTINGS, append, batch_at, read_all
+
+if TYPE_CHECKING:
+    from headrace.simulation.device import Device
+    from headrace.simulation.disk import SimulatedDisk
+    from headrace.storage.log import PartitionLog
+
+ROOMY = replace(SETTINGS, segment_bytes=1 << 20)
+
+
+def logs_on(handles: Handles, count: int) -> list[PartitionLog]:
+    return [create_log(LogId(TopicId(bytes(16)), number), "orders", handles, ROOMY) for number in range(count)]
+
+
+def flush(log: PartitionLog) -> None:
+    ticket = log.begin_flush()
+    assert ticket is not None
+    ticket.sync(log.disk)
+    log.finish_flush(ticket)
+
+
+def count_syncs(device: Device) -> list[str]:
+    seen: list[str] = []
+    device.watch(
+        lambda operation, path: (
+            seen.append(operation) if operation in {Operation.SYNC, Operation.SYNC_EVERYTHING} else None
+        )
+    )
+    return seen
+
+
+def test_many_logs_are_written_through_few_files(simulated: SimulatedDisk) -> None:
+    handles = Handles(simulated, open_files=4)
+    logs = logs_on(handles, 30)
+    for offset in range(3):
+        for log in logs:
+            append(log, batch_at(offset))
+            flush(log)
+            assert handles.open_count <= 4
+    assert all(len(read_all(log)) == 3 for log in logs)
+
+
+def test_a_file_with_unsynced_bytes_is_not_closed(device: Device, simulated: SimulatedDisk) -> None:
+    handles = Handles(simulated, open_files=4)
+    logs = logs_on(handles, 4)
+    for log in logs:
+        append(log, batch_at(0))
+    files = [log.segments[0].file for log in logs]
+    flush(logs[2])
+    (newcomer,) = [create_log(LogId(TopicId(b"n" * 16), 0), "orders", handles, ROOMY)]
+    seen = count_syncs(device)
+    append(newcomer, batch_at(0))
+    assert [log.segments[0].file for log in logs] == [files[0], files[1], None, files[3]]
+    assert seen == []
+
+
+def test_if_all_are_unsynced_one_sync_makes_room(device: Device, simulated: SimulatedDisk) -> None:
+    handles = Handles(simulated, open_files=4)
+    logs = logs_on(handles, 12)
+    seen = count_syncs(device)
+    for log in logs:
+        append(log, batch_at(0))
+        assert handles.open_count <= 4
+    assert set(seen) == {Operation.SYNC_EVERYTHING}
+    assert len(seen) == 2
+    assert all(log.flushed_offset == 0 for log in logs), "a log learns of its flush only through a ticket"
+    for log in logs:
+        flush(log)
+        assert log.flushed_offset == 1
+
+
+def test_a_failed_sync_stops_the_node(device: Device, simulated: SimulatedDisk) -> None:
+    handles = Handles(simulated, open_files=2)
+    logs = logs_on(handles, 3)
+    append(logs[0], batch_at(0))
+    append(logs[1], batch_at(0))
+    device.fail(Operation.SYNC_EVERYTHING)
+    with pytest.raises(DiskFailure, match="sync"):
+        append(logs[2], batch_at(0))
+
+
+def test_a_leased_file_stays_open_so_that_its_slices_learn_of_a_cut(simulated: SimulatedDisk) -> None:
+    handles = Handles(simulated, open_files=2)
+    logs = logs_on(handles, 6)
+    append(logs[0], batch_at(0), batch_at(1))
+    flush(logs[0])
+    piece = logs[0].read(0, 1 << 20, 2, at_least_one=True)
+    assert piece is not None
+    for log in logs[1:]:
+        append(log, batch_at(0))
+        flush(log)
+    logs[0].truncate(1)
+    assert not piece.is_current
+    piece.release()
+
+
+def test_indexes_leave_memory_when_others_are_used(simulated: SimulatedDisk) -> None:
+    handles = Handles(simulated, index_entries=6)
+    log = create_log(LogId(TopicId(bytes(16)), 0), "orders", handles, SETTINGS)
+    for offset in range(60):
+        append(log, batch_at(offset))
+    for offset in range(60):
+        read = log.read(offset, 100, 60, at_least_one=True)
+        assert read is not None
+        read.release()
+    sealed = log.segments[:-1]
+    loaded = [segment for segment in sealed if segment.index is not None]
+    assert len(sealed) > 4
+    assert 0 < sum(len(segment.index or ()) for segment in loaded) <= 6

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.model.names import LogId, TopicId, TopicPartition
+from headrace.storage import checkpoints, layout
+from headrace.storage.damage import DamagedLog
+from headrace.storage.store import LogStore
+from tests.contracts.runtimes import on_every_runtime
+from tests.unit.storage.small_logs import FIRST_MS, SETTINGS, append, batch_at, read_all
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from headrace.runtime.world import World
+    from headrace.storage.log import PartitionLog
+    from headrace.storage.recovery import RecoveryReport
+
+FIRST, SECOND, THIRD = (LogId(TopicId(bytes([7] * 16)), number) for number in range(3))
+
+
+class Stores:
+    """One life of a store after another on the same disk."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.reports: list[RecoveryReport] = []
+
+    @asynccontextmanager
+    async def life(self, *, is_clean: bool = True) -> AsyncIterator[LogStore]:
+        store = LogStore(self.world, on_flushed=lambda _: None, on_recovered=self.reports.append, open_files=8)
+        await store.start()
+        running = asyncio.get_running_loop().create_task(store.run())
+        yield store
+        running.cancel()
+        if is_clean:
+            await store.close()
+
+
+async def opened(store: LogStore, log_id: LogId) -> PartitionLog:
+    return await store.open_or_create(log_id, TopicPartition("orders", log_id.partition), SETTINGS)
+
+
+async def filled(store: LogStore, log_id: LogId, count: int = 30) -> PartitionLog:
+    log = await opened(store, log_id)
+    for offset in range(log.next_offset, log.next_offset + count):
+        append(log, batch_at(offset, producer_id=1, sequence=offset))
+    store.flusher.want(log, is_urgent=True)
+    while log.flushed_offset < log.next_offset:
+        await asyncio.sleep(0.001)
+    log.high_watermark = log.next_offset
+    return log
+
+
+@on_every_runtime
+async def test_logs_come_back_after_a_clean_shutdown(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life() as store:
+        for log_id in (FIRST, SECOND):
+            await filled(store, log_id)
+        assert store.log_ids() == []
+    assert world.disk.exists(checkpoints.CLEAN_SHUTDOWN)
+    async with stores.life() as store:
+        assert not world.disk.exists(checkpoints.CLEAN_SHUTDOWN)
+        assert store.log_ids() == [FIRST, SECOND]
+        log = await filled(store, FIRST, 3)
+        assert [header.base_offset for header in read_all(log)] == list(range(33))
+        assert store.log_ids() == [SECOND]
+        producer = log.producers.get(1)
+        assert producer is not None
+        assert producer.last_sequence == 32
+    assert [report.verified_batches for report in stores.reports] == [0]
+    assert not world.disk.exists(checkpoints.CLEAN_SHUTDOWN), "a log that was not opened was not closed in order"
+
+
+@on_every_runtime
+async def test_after_a_crash_only_what_follows_the_checkpoint_is_verified(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life(is_clean=False) as store:
+        log = await filled(store, FIRST, 20)
+        await store.write_checkpoints()
+        append(log, batch_at(20), batch_at(21))
+    async with stores.life() as store:
+        log = await opened(store, FIRST)
+        assert (log.next_offset, log.flushed_offset) == (22, 22)
+    (report,) = stores.reports
+    assert report.verified_batches == 2
+
+
+@on_every_runtime
+async def test_a_deleted_log_is_gone_for_good(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life() as store:
+        log = await filled(store, FIRST)
+        await filled(store, SECOND)
+        await store.write_checkpoints()
+        piece = log.read(0, 1 << 20, 30, at_least_one=True)
+        assert piece is not None
+        await store.delete(FIRST)
+        assert log.is_closed
+        assert not world.disk.exists(layout.directory_of(FIRST))
+        assert len(piece.read()) == piece.size, "a slice on its way out still gets there"
+        piece.release()
+        await store.write_checkpoints()
+    async with stores.life() as store:
+        assert store.log_ids() == [SECOND]
+        await store.delete(SECOND)
+        await store.delete(THIRD)
+        assert store.log_ids() == []
+    assert checkpoints.read_offsets(world.disk, checkpoints.RECOVERY_POINTS) == {}
+
+
+@on_every_runtime
+async def test_half_deleted_logs_are_removed_at_the_start(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life() as store:
+        await filled(store, FIRST)
+    directory = layout.directory_of(FIRST)
+    world.disk.rename(directory, directory + layout.DELETED)
+    async with stores.life() as store:
+        assert store.log_ids() == []
+        assert not world.disk.exists(directory + layout.DELETED)
+
+
+@on_every_runtime
+async def test_the_start_of_a_log_survives_a_crash_before_its_files_are_removed(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life(is_clean=False) as store:
+        log = await filled(store, FIRST)
+        first = log.segments[0]
+        log.advance_start(25)
+        await store.write_start_offsets()
+        assert log.delete_expired(FIRST_MS)
+        assert world.disk.exists(first.log_path)
+    async with stores.life(is_clean=False) as store:
+        log = await opened(store, FIRST)
+        assert log.start_offset == 25
+        assert not world.disk.exists(first.log_path)
+
+
+@on_every_runtime
+async def test_garbage_goes_after_its_start_is_stored(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life(is_clean=False) as store:
+        log = await filled(store, FIRST)
+        log.settings = replace(SETTINGS, retention_ms=0)
+        dropped = log.segments
+        assert len(log.delete_expired(FIRST_MS + 1_000_000)) == len(dropped)
+        await store.remove_garbage()
+        assert not any(world.disk.exists(path) for segment in dropped for path in segment.paths[:3])
+    async with stores.life() as store:
+        log = await opened(store, FIRST)
+        assert (log.start_offset, log.next_offset) == (30, 30)
+
+
+@on_every_runtime
+async def test_a_cut_lowers_the_recovery_point(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life(is_clean=False) as store:
+        log = await filled(store, FIRST)
+        await store.write_checkpoints()
+        await store.truncate(log, 12)
+        assert log.next_offset == 12
+        append(log, batch_at(12, epoch=1))
+    assert checkpoints.read_offsets(world.disk, checkpoints.RECOVERY_POINTS) == {FIRST: 12}
+    async with stores.life() as store:
+        log = await opened(store, FIRST)
+        assert log.next_offset == 13
+    assert [report.verified_batches for report in stores.reports] == [1]
+
+
+@on_every_runtime
+async def test_a_damaged_log_leaves_the_others_alone_and_is_tried_again(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life() as store:
+        await filled(store, FIRST)
+        log = await filled(store, SECOND)
+    path = log.segments[-1].log_path
+    content = bytearray(world.disk.read_file(path))
+    content[16] ^= 1
+    world.disk.write_file(path, bytes(content))
+    for _ in range(2):
+        async with stores.life() as store:
+            await opened(store, FIRST)
+            with pytest.raises(DamagedLog):
+                await opened(store, SECOND)
+            assert store.log_ids() == [SECOND]
+
+
+@on_every_runtime
+async def test_a_log_whose_directory_was_removed_gives_out_no_offset_twice(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life() as store:
+        await filled(store, FIRST)
+    world.disk.remove_directory(layout.directory_of(FIRST))
+    async with stores.life() as store:
+        log = await opened(store, FIRST)
+        assert (log.start_offset, log.next_offset) == (30, 30)
+
+
+@on_every_runtime
+async def test_foreign_directories_are_left_alone(world: World) -> None:
+    world.disk.make_directory("topics/lost+found")
+    world.disk.make_directory("topics/orders-0")
+    async with Stores(world).life() as store:
+        assert store.log_ids() == []
+    assert world.disk.exists("topics/lost+found")

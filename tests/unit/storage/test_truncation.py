@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.storage.small_logs import append, batch_at, log_of, new_log, read_all, reopened
+
+if TYPE_CHECKING:
+    from headrace.runtime.disk import SystemDisk
+
+
+@pytest.mark.parametrize("offset", [0, 1, 7, 15, 39])
+def test_everything_from_an_offset_on_is_cut(disk: SystemDisk, offset: int) -> None:
+    log = log_of(disk, 40)
+    log.truncate(offset)
+    assert log.next_offset == offset
+    assert [header.base_offset for header in read_all(log)] == list(range(offset))
+    append(log, batch_at(offset, epoch=1))
+    log = reopened(log, recovery_point=0, is_clean=False)
+    assert [header.base_offset for header in read_all(log)] == list(range(offset + 1))
+    assert log.epochs.latest == 1
+
+
+def test_cutting_at_or_beyond_the_end_changes_nothing(disk: SystemDisk) -> None:
+    log = log_of(disk, 10)
+    log.truncate(10)
+    log.truncate(11)
+    assert log.next_offset == 10
+    assert log.cuts == 0
+
+
+def test_a_batch_is_cut_whole(disk: SystemDisk) -> None:
+    log = new_log(disk)
+    append(log, batch_at(0, count=4), batch_at(4, count=4))
+    assert log.end_if_cut(6) == 4
+    log.truncate(6)
+    assert log.next_offset == 4
+
+
+def test_what_follows_the_cut_is_forgotten(disk: SystemDisk) -> None:
+    log = new_log(disk)
+    for offset in range(40):
+        append(log, batch_at(offset, epoch=offset // 10, producer_id=offset // 5, sequence=offset % 5))
+    log.high_watermark = log.flushed_offset = 40
+    log.truncate(12)
+    assert log.epochs.entries == ((0, 0), (1, 10))
+    assert [producer.producer_id for producer in log.producers.entries()] == [0, 1, 2]
+    assert log.producers.get(2) is not None
+    assert log.producers.get(2).last_offset == 11  # type: ignore[union-attr]
+    assert (log.high_watermark, log.flushed_offset) == (12, 12)
+    newest = log.max_timestamp()
+    assert newest is not None
+    assert newest.offset == 11
+
+
+@pytest.mark.parametrize("offset", [3, 35])
+def test_slices_of_what_was_cut_are_no_longer_current(disk: SystemDisk, offset: int) -> None:
+    log = log_of(disk, 40)
+    piece = log.read(36, 1 << 20, 40, at_least_one=True)
+    assert piece is not None
+    assert piece.is_current
+    log.truncate(offset)
+    assert not piece.is_current
+    piece.release()
+
+
+def test_cutting_below_the_start_leaves_an_empty_log_there(disk: SystemDisk) -> None:
+    log = log_of(disk, 40)
+    log.advance_start(20)
+    log.truncate(5)
+    assert (log.start_offset, log.next_offset, log.size_bytes) == (5, 5, 0)
+
+
+def test_a_flush_that_a_cut_overtook_promises_nothing(disk: SystemDisk) -> None:
+    log = log_of(disk, 10)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    ticket.sync(disk)
+    log.truncate(4)
+    append(log, batch_at(4, epoch=1))
+    log.finish_flush(ticket)
+    assert log.flushed_offset <= 4
+    assert log.is_dirty
