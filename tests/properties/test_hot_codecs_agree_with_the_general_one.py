@@ -21,8 +21,14 @@ from headrace.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from headrace.wire.primitives import Malformed, Reader, Writer
-from headrace.wire.produce import ProduceOutcome, RecordError, decode_produce, encode_produce_response
+from headrace.wire.primitives import Malformed, Writer
+from headrace.wire.produce import (
+    ProduceOutcome,
+    RecordError,
+    decode_produce,
+    encode_one_success,
+    encode_produce_response,
+)
 
 names = st.text(min_size=1, max_size=20)
 ids = st.binary(min_size=16, max_size=16)
@@ -62,14 +68,15 @@ def test_a_produce_request_is_read_alike(version, transactional_id, acks, timeou
     decoded = decode_produce(frame, 6, 6 + len(body), version)
 
     assert decoded[:3] == (transactional_id, acks, timeout_ms)
-    assert len(decoded.topics) == len(topics)
-    for (key, parts), (name, topic_id, partitions) in zip(decoded.topics, topics, strict=True):
+    assert len(decoded[3]) == len(topics)
+    for (key, parts), (name, topic_id, partitions) in zip(decoded[3], topics, strict=True):
         assert key == (name if version < 13 else topic_id)
         for part, (index, records) in zip(parts, partitions, strict=True):
-            assert part.partition == index
-            assert part.size == (-1 if records is None else len(records))
+            partition, start, size = part
+            assert partition == index
+            assert size == (-1 if records is None else len(records))
             if records:
-                assert frame[part.start : part.start + part.size] == records
+                assert frame[start : start + size] == records
 
 
 @given(produce_versions, requested, st.data())
@@ -86,9 +93,9 @@ def test_any_bytes_are_read_or_refused(version, body):
         request = decode_produce(bytearray(body), 0, len(body), version)
     except Malformed:
         return
-    for _, parts in request.topics:
-        for part in parts:
-            assert part.start + max(part.size, 0) <= len(body)
+    for _, parts in request[3]:
+        for _, start, size in parts:
+            assert start + max(size, 0) <= len(body)
 
 
 outcomes = st.builds(
@@ -196,10 +203,9 @@ def test_a_fetch_response_is_written_alike(version, correlation_id, topics, erro
             assert bytes(got.records or b"") == (part.records.content if part.records else b"")
 
 
-def test_the_general_codec_reads_what_the_hot_one_wrote_for_one_success():
-    frame = encode_produce_response(7, 8, [("orders", [ProduceOutcome(2, 0, 41, -1, 3)])])
-    correlation_id, response = decode_response(frame[4:], 0, 8)
-    assert correlation_id == 7
-    assert response == ProduceResponse.decode(Reader(frame[8:]), 8)
-    (topic,) = response.responses
-    assert topic.partition_responses[0].base_offset == 41
+@given(produce_versions, int32, names, ids, int32, int64, int64, int64)
+def test_one_success_is_written_alike(version, correlation_id, name, topic_id, partition, base, time, start):
+    topic = name if version < 13 else topic_id
+    assert encode_one_success(correlation_id, version, topic, partition, (base, time, start)) == (
+        encode_produce_response(correlation_id, version, [(topic, [ProduceOutcome(partition, 0, base, time, start)])])
+    )

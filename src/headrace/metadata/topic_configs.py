@@ -267,6 +267,7 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
             "The most that segment.ms is shortened by chance, so that partitions do not all roll at once.",
             low=0,
             synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOUR_MS)),
+            has_effect=False,
         ),
         ConfigKey(
             "segment.ms",

@@ -29,10 +29,8 @@ CONTROL_BIT = 0x20
 
 SEQUENCE_MAX = 2**31 - 1  # after it a producer's sequence numbers start again at 0
 
-_PLACE = Struct(">q")
-_EPOCH = Struct(">i")
+_PLACE = Struct(">qii")  # base offset, length, leader epoch
 _CRC = Struct(">I")
-EPOCH_POSITION = 12
 
 
 class CorruptBatch(Exception):
@@ -103,15 +101,19 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & CONTROL_BIT)
 
 
+_new = tuple.__new__  # half the time of `BatchHeader._make`, once or twice for every batch
+
+
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`; the caller has made sure that 61 bytes are there."""
-    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+    return _new(BatchHeader, HEADER.unpack_from(buffer, position))
 
 
-def place(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch at `position` its offset and epoch. Neither is covered by the CRC."""
-    _PLACE.pack_into(buffer, position, base_offset)
-    _EPOCH.pack_into(buffer, position + EPOCH_POSITION, leader_epoch)
+def place(batch: bytearray | memoryview, header: BatchHeader, base_offset: int, leader_epoch: int) -> BatchHeader:
+    """Give a batch its offset and epoch; neither is covered by the CRC. Returns the header as it stands now."""
+    length = header[1]
+    _PLACE.pack_into(batch, 0, base_offset, length, leader_epoch)
+    return _new(BatchHeader, (base_offset, length, leader_epoch, *header[3:]))
 
 
 def crc_matches(view: memoryview, header: BatchHeader, position: int = 0) -> bool:

@@ -225,9 +225,7 @@ class Reader:
             raise Malformed(
                 f"array of {count} elements before byte {self.position} cannot fit in the {self.remaining} bytes left"
             )
-        self._elements_left -= count
-        if self._elements_left < 0:
-            raise Malformed(f"more array elements by byte {self.position} than one message may hold")
+        self._count_elements(count)
         return count
 
     # Tagged fields (KIP-482)
@@ -263,9 +261,15 @@ class Reader:
             raise Malformed(
                 f"{count} tagged fields before byte {self.position} cannot fit in the {self.remaining} bytes left"
             )
+        self._count_elements(count)
         return count
 
     # Behind the scenes
+
+    def _count_elements(self, count: int) -> None:
+        self._elements_left -= count
+        if self._elements_left < 0:
+            raise Malformed(f"more array elements or tagged fields by byte {self.position} than one message may hold")
 
     def _number(self, layout: Struct) -> int:
         position = self.position

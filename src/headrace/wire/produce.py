@@ -19,28 +19,27 @@ FLEXIBLE_FROM = 9
 TOPIC_IDS_FROM = 13
 LOG_START_FROM = 5
 RECORD_ERRORS_FROM = 8
+PARTITIONS_MAX = 20_000  # in one request; a node leads a few thousand, and each one named costs microseconds
+TAGS_MAX = 64  # in one place; the protocol uses a handful
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _ACKS_TIMEOUT = Struct(">hi")
 _ACKS_TIMEOUT_COUNT = Struct(">hii")
 _PARTITION_SIZE = Struct(">ii")
+_UP_TO_NAME = Struct(">hhiih")  # 14 bytes: no transactional id, acks, timeout, one topic, size of its name
+_ONE_PARTITION = Struct(">iii")  # 12 bytes: one partition, its number, size of its records
 
 
-class Produced(NamedTuple):
-    """One partition's share of a request: `size` bytes at `start` of the buffer; size -1 means null."""
-
-    partition: int
-    start: int
-    size: int
+Produced = tuple[int, int, int]
+"""One partition's share of a request: its number, and where its bytes start and how many they are; -1 means null."""
 
 
-class ProduceRequest(NamedTuple):
-    transactional_id: str | None
-    acks: int
-    timeout_ms: int
-    topics: list[tuple[str | bytes, list[Produced]]]
-    """By name, or by the 16 bytes of a topic id from version 13 on."""
+ProduceRequest = tuple["str | None", int, int, "list[tuple[str | bytes, list[Produced]]]"]
+"""Transactional id, acks, timeout in ms, and the topics: by name, or by the 16 bytes of an id from version 13 on.
+
+A plain tuple, as are the parts of it: one of these is made for each request, and a named one takes twice as long.
+"""
 
 
 class RecordError(NamedTuple):
@@ -63,15 +62,35 @@ class ProduceOutcome(NamedTuple):
 def decode_produce(buffer: bytearray | memoryview, position: int, end: int, version: int) -> ProduceRequest:
     """Read the body that lies in `buffer[position:end]`. Raises Malformed; allocates no more than the frame holds."""
     try:
-        if version < FLEXIBLE_FROM:
-            request, position = _decode_plain(buffer, position, end)
-        else:
+        if version >= FLEXIBLE_FROM:
             request, position = _decode_flexible(buffer, position, end, version)
+        elif (one := _decode_one(buffer, position, end)) is not None:
+            return one
+        else:
+            request, position = _decode_plain(buffer, position, end)
     except (StructError, UnicodeDecodeError, IndexError) as error:
         raise Malformed(f"Produce version {version}: {error}") from error
     if position > end:
         raise Malformed(f"Produce version {version}: the request ends {position - end} bytes after its frame")
     return request
+
+
+def _decode_one(buffer: bytearray | memoryview, position: int, end: int) -> ProduceRequest | None:
+    """What nearly every client sends: no transaction, one topic, one partition. None if it is anything else."""
+    if end - position < _UP_TO_NAME.size:
+        return None
+    no_id, acks, timeout_ms, topic_count, name_size = _UP_TO_NAME.unpack_from(buffer, position)
+    if no_id != -1 or topic_count != 1 or name_size < 0:
+        return None
+    position += 14
+    after_name = position + name_size
+    start = after_name + 12
+    if start > end:
+        return None
+    partition_count, partition, size = _ONE_PARTITION.unpack_from(buffer, after_name)
+    if partition_count != 1 or not 0 <= size <= end - start:
+        return None
+    return None, acks, timeout_ms, [(str(buffer[position:after_name], "utf-8"), [(partition, start, size)])]
 
 
 def _decode_plain(buffer: bytearray | memoryview, position: int, end: int) -> tuple[ProduceRequest, int]:
@@ -83,6 +102,7 @@ def _decode_plain(buffer: bytearray | memoryview, position: int, end: int) -> tu
         position += size
     acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT.unpack_from(buffer, position)
     position += 10
+    room = _room_after(topic_count, PARTITIONS_MAX)
     topics: list[tuple[str | bytes, list[Produced]]] = []
     for _ in range(topic_count):
         (size,) = _INT16.unpack_from(buffer, position)
@@ -92,16 +112,17 @@ def _decode_plain(buffer: bytearray | memoryview, position: int, end: int) -> tu
         name = str(buffer[position : position + size], "utf-8")
         (partition_count,) = _INT32.unpack_from(buffer, position + size)
         position += size + 4
+        room = _room_after(partition_count, room)
         parts: list[Produced] = []
         for _ in range(partition_count):
             partition, size = _PARTITION_SIZE.unpack_from(buffer, position)
             position += 8
-            parts.append(Produced(partition, position, size))
+            parts.append((partition, position, size))
             position += max(size, 0)
             if position > end:
                 raise Malformed(f"Produce: the records of {name}-{partition} end after the frame")
         topics.append((name, parts))
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
+    return (transactional_id, acks, timeout_ms, topics), position
 
 
 def _decode_flexible(
@@ -110,6 +131,7 @@ def _decode_flexible(
     transactional_id, position = _compact_string(buffer, position)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(buffer, position)
     topic_count, position = _uvarint(buffer, position + 6)
+    room = _room_after(topic_count - 1, PARTITIONS_MAX)
     topics: list[tuple[str | bytes, list[Produced]]] = []
     for _ in range(topic_count - 1):
         name: str | bytes | None
@@ -121,17 +143,25 @@ def _decode_flexible(
         if name is None:
             raise Malformed("Produce: a topic has no name")
         partition_count, position = _uvarint(buffer, position)
+        room = _room_after(partition_count - 1, room)
         parts: list[Produced] = []
         for _ in range(partition_count - 1):
             (partition,) = _INT32.unpack_from(buffer, position)
             size, position = _uvarint(buffer, position + 4)
-            parts.append(Produced(partition, position, size - 1))
+            parts.append((partition, position, size - 1))
             position = skip_tags(buffer, position + max(size - 1, 0))
             if position > end:
                 raise Malformed(f"Produce: the records of partition {partition} end after the frame")
         topics.append((name, parts))
         position = skip_tags(buffer, position)
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics), skip_tags(buffer, position)
+    return (transactional_id, acks, timeout_ms, topics), skip_tags(buffer, position)
+
+
+def _room_after(count: int, room: int) -> int:
+    """How many more topics and partitions may follow `count` of them. A null array is as empty as an empty one."""
+    if count > room:
+        raise Malformed(f"Produce: {count} topics or partitions, where at most {room} more may be named")
+    return room - max(count, 0)
 
 
 def _uvarint(buffer: bytearray | memoryview, position: int) -> tuple[int, int]:
@@ -159,6 +189,8 @@ def _compact_string(buffer: bytearray | memoryview, position: int) -> tuple[str 
 
 def skip_tags(buffer: bytearray | memoryview, position: int) -> int:
     count, position = _uvarint(buffer, position)
+    if count > TAGS_MAX:
+        raise Malformed(f"Produce: {count} tagged fields in one place, at most {TAGS_MAX} are read")
     for _ in range(count):
         _, position = _uvarint(buffer, position)
         size, position = _uvarint(buffer, position)
@@ -166,19 +198,8 @@ def skip_tags(buffer: bytearray | memoryview, position: int) -> int:
     return position
 
 
-# The answer that nearly every request gets: one topic, one partition, no error.
-_SUCCESS_TAIL = {
-    3: Struct(">ihqqi"),
-    4: Struct(">ihqqi"),
-    5: Struct(">ihqqqi"),
-    6: Struct(">ihqqqi"),
-    7: Struct(">ihqqqi"),
-    8: Struct(">ihqqqihi"),
-}
 _FRAME_HEADER = Struct(">ii")
-_TOPIC_HEAD = Struct(">ih")
 _PARTITION = Struct(">ihqq")
-_ONE = _INT32.pack(1)
 
 
 def encode_produce_response(
@@ -186,30 +207,39 @@ def encode_produce_response(
 ) -> bytes:
     """A whole frame, length included."""
     if version < FLEXIBLE_FROM:
-        if len(topics) == 1 and len(topics[0][1]) == 1 and not topics[0][1][0].error_code:
-            return _encode_one_success(correlation_id, version, topics[0])
         body = _encode_plain(version, topics)
         return _FRAME_HEADER.pack(len(body) + 4, correlation_id) + body
     body = _encode_flexible(version, topics)
     return _FRAME_HEADER.pack(len(body) + 5, correlation_id) + b"\x00" + body
 
 
-def _encode_one_success(
-    correlation_id: int, version: int, topic: tuple[str | bytes, Sequence[ProduceOutcome]]
+# The answer that nearly every request gets: one topic, one partition, no error. What follows the topic's name:
+# one partition, its fields, no record errors, no message, no throttling; with the tags that flexible versions have.
+_SUCCESS_V3 = Struct(">iihqqi")
+_SUCCESS_V5 = Struct(">iihqqqi")
+_SUCCESS_V8 = Struct(">iihqqqihi")
+_SUCCESS_V9 = Struct(">BihqqqHHIB")
+_ONE_TOPIC = Struct(">iiih")
+
+
+def encode_one_success(
+    correlation_id: int, version: int, topic: str | bytes, partition: int, offsets: tuple[int, int, int]
 ) -> bytes:
-    name = topic[0].encode() if isinstance(topic[0], str) else topic[0]
-    partition, error, base_offset, append_time, log_start, _, _ = topic[1][0]
-    tail = _SUCCESS_TAIL[version]
+    """The same as `encode_produce_response`; `offsets` are base offset, time of append and log start."""
+    base_offset, append_time_ms, log_start = offsets
+    if version >= FLEXIBLE_FROM:
+        rest = _SUCCESS_V9.pack(2, partition, 0, base_offset, append_time_ms, log_start, 0x0100, 0, 0, 0)
+        key = b"\x02" + (topic if version >= TOPIC_IDS_FROM and not isinstance(topic, str) else _compact(str(topic)))
+        return b"".join((_FRAME_HEADER.pack(5 + len(key) + len(rest), correlation_id), b"\x00", key, rest))
+    name = topic.encode() if isinstance(topic, str) else topic
     if version >= RECORD_ERRORS_FROM:
-        rest = tail.pack(partition, error, base_offset, append_time, log_start, 0, -1, 0)
+        rest = _SUCCESS_V8.pack(1, partition, 0, base_offset, append_time_ms, log_start, 0, -1, 0)
     elif version >= LOG_START_FROM:
-        rest = tail.pack(partition, error, base_offset, append_time, log_start, 0)
+        rest = _SUCCESS_V5.pack(1, partition, 0, base_offset, append_time_ms, log_start, 0)
     else:
-        rest = tail.pack(partition, error, base_offset, append_time, 0)
+        rest = _SUCCESS_V3.pack(1, partition, 0, base_offset, append_time_ms, 0)
     size = len(name)
-    return b"".join(
-        (_FRAME_HEADER.pack(14 + size + len(rest), correlation_id), _TOPIC_HEAD.pack(1, size), name, _ONE, rest)
-    )
+    return b"".join((_ONE_TOPIC.pack(10 + size + len(rest), correlation_id, 1, size), name, rest))
 
 
 def _encode_plain(version: int, topics: Sequence[tuple[str | bytes, Sequence[ProduceOutcome]]]) -> bytes:

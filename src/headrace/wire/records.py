@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from struct import error as StructError  # noqa: N812 - it is a class
+from struct import error as StructError
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.wire.batches import (

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.wire.batches import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, Codec, crc_matches, read_header, seal
+from headrace.wire.batches import (
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    BatchHeader,
+    Codec,
+    crc_matches,
+    read_header,
+    seal,
+)
 from headrace.wire.records import Record, decode_records, encode_batch
 from headrace.wire.validation import (
     RecordProblem,
@@ -17,14 +26,21 @@ from headrace.wire.validation import (
     check_records,
     key_problem,
     lacks_max_timestamp,
-    read_produced_header,
     rewrite_batch,
+    too_short,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 INFLATE_MAX = 1 << 20
+
+
+def header_of(view: memoryview, size: int, position: int = 0) -> BatchHeader:
+    """As a partition reads it."""
+    if size < HEADER_SIZE:
+        raise too_short(size)
+    return read_header(view, position)
 
 
 def batch_of(records: Iterable[Record], **options: Any) -> bytearray:
@@ -51,7 +67,7 @@ def altered(batch: bytes, **changes: int) -> bytes:
 
 def check(batch: bytes, *, is_zstd_allowed: bool = True) -> None:
     view = memoryview(batch)
-    check_batch(view, read_produced_header(view, len(view)), len(view), is_zstd_allowed=is_zstd_allowed)
+    check_batch(view, header_of(view, len(view)), len(view), is_zstd_allowed=is_zstd_allowed)
 
 
 def refusal_of(batch: bytes, *, is_zstd_allowed: bool = True) -> Refusal:
@@ -130,7 +146,7 @@ def test_zstd_is_refused_from_clients_that_ask_in_an_older_version() -> None:
 
 def test_a_batch_is_checked_where_it_lies_in_a_larger_buffer() -> None:
     view = memoryview(b"before" + PLAIN + b"after")
-    header = read_produced_header(view, len(PLAIN), 6)
+    header = header_of(view, len(PLAIN), 6)
     check_batch(view, header, len(PLAIN), 6)
     check_count(view, header, 6)
     with pytest.raises(Refusal):
