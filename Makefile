@@ -27,13 +27,15 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, generated code
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_messages.py --check
+	$(BIN)/python tools/write_settings_page.py --check
 
 format: $(VENV)/.dev ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generate: $(VENV)/.dev ## write wire/messages from wire/schemas
+generate: $(VENV)/.dev ## write wire/messages from wire/schemas, and docs/settings.md
 	$(BIN)/python tools/generate_messages.py
+	$(BIN)/python tools/write_settings_page.py
 
 bench: $(VENV)/.dev ## measure speed; one JSON file per run in bench/out
 	$(BIN)/python -m bench $(ARGS)

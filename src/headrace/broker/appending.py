@@ -1,0 +1,84 @@
+"""Batches on their way into logs: staged while one read's requests are looked at, written together at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.wire.produce import ProduceOutcome
+
+if TYPE_CHECKING:
+    from headrace.broker.counters import Counters
+    from headrace.broker.partition import Partition
+    from headrace.model.errors import Refusal
+    from headrace.wire.batches import BatchHeader
+
+ACKS_ALL: Final = -1
+
+
+class StagedWrite:
+    """The batches of one turn for one partition. If their write fails, all of them failed."""
+
+    __slots__ = ("headers", "is_urgent", "next_offset", "refusal", "views")
+
+    def __init__(self, next_offset: int) -> None:
+        self.views: list[memoryview] = []
+        self.headers: list[BatchHeader] = []
+        self.next_offset = next_offset
+        self.is_urgent = False
+        self.refusal: Refusal | None = None
+
+
+class Admitted:
+    """One batch that was let in. `write` is None for a repeat of a batch that is in the log already."""
+
+    __slots__ = ("_late", "append_time_ms", "base_offset", "next_offset", "partition", "write")
+
+    def __init__(
+        self, partition: Partition, write: StagedWrite | None, base_offset: int, next_offset: int, append_time_ms: int
+    ) -> None:
+        self.partition = partition
+        self.write = write
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        self.append_time_ms = append_time_ms
+        self._late: Refusal | None = None
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why it did not get in after all."""
+        return self._late if self.write is None else self.write.refusal or self._late
+
+    @property
+    def is_settled(self) -> bool:
+        """True if nothing is left to wait for, also with acks=all."""
+        return self.refusal is not None or self.partition.high_watermark >= self.next_offset
+
+    def give_up(self, refusal: Refusal) -> None:
+        """It is written, but nobody can promise any more that it is safe."""
+        self._late = refusal
+
+    def outcome(self) -> ProduceOutcome:
+        partition = self.partition
+        refusal = self.refusal
+        if refusal is not None:
+            return ProduceOutcome(partition.index, refusal.code, -1, -1, -1, (), refusal.message)
+        return ProduceOutcome(partition.index, 0, self.base_offset, self.append_time_ms, partition.log.start_offset)
+
+
+class AppendStage:
+    """The partitions that have staged batches in this turn."""
+
+    __slots__ = ("_counters", "_partitions")
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._partitions: list[Partition] = []
+
+    def add(self, partition: Partition) -> None:
+        self._partitions.append(partition)
+
+    def commit(self) -> None:
+        """One write per partition. DiskFailure ends the node."""
+        partitions, self._partitions = self._partitions, []
+        for partition in partitions:
+            self._counters.messages_in += partition.commit_staged()

@@ -1,0 +1,36 @@
+"""What a node has done so far, as plain numbers: the hot path adds, /metrics reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+LAG_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+
+@dataclass(slots=True)
+class LoopLag:
+    """How late the event loop runs what is due: the longest single turn shows here."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(LAG_BUCKETS_S) + 1))
+    sum_s: float = 0.0
+    max_s: float = 0.0
+
+    def note(self, lag_s: float) -> None:
+        self.sum_s += lag_s
+        self.max_s = max(self.max_s, lag_s)
+        for place, bound in enumerate(LAG_BUCKETS_S):
+            if lag_s <= bound:
+                self.counts[place] += 1
+                return
+        self.counts[-1] += 1
+
+
+@dataclass(slots=True)
+class Counters:
+    requests: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    messages_in: int = 0
+    refused_connections: int = 0
+    connections: int = 0
+    loop_lag: LoopLag = field(default_factory=LoopLag)

@@ -1,0 +1,292 @@
+"""Fetches: what a consumer wants, what it has been told already, and the waiting in between.
+
+A fetch session (KIP-227) remembers a consumer's partitions, so that a request names only what changed and an answer
+holds only what is new. Partitions tell their sessions when they advance; a wake looks at those alone. Visiting all of
+4,000 partitions each time would cost a third of a core. A fetch without a session is a session that lives for one
+request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from headrace.model.errors import ErrorCode, Fault, Refusal
+from headrace.wire.fetch import FetchedPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.broker.partition import Partition
+    from headrace.broker.topics import TopicTable
+    from headrace.model.names import Epoch, Offset
+    from headrace.runtime.clock import Clock
+    from headrace.runtime.disk import FileSlice
+    from headrace.runtime.entropy import Entropy
+
+EVICTABLE_AFTER_S: Final = 120.0  # a session in use is not taken away from its consumer
+SESSION_PARTITIONS_MAX: Final = 500_000  # of all sessions together: some 100 MB, whatever clients pretend to want
+SLICES_MAX: Final = 256  # files that one answer keeps open until it has left
+SESSION_ID_MAX: Final = 2**31 - 1
+
+NO_SESSION: Final = 0
+EPOCH_OPENS: Final = 0
+EPOCH_CLOSES: Final = -1
+
+Fetched = FetchedPartition["FileSlice"]
+
+
+class Wanted:
+    """One partition of a fetch: from where on, how much, and what was answered last."""
+
+    __slots__ = ("index", "leader_epoch", "max_bytes", "offset", "partition", "told", "topic")
+
+    def __init__(self, topic: str | bytes, index: int, offset: Offset, max_bytes: int, leader_epoch: Epoch) -> None:
+        self.topic = topic
+        self.index = index
+        self.offset = offset
+        self.max_bytes = max_bytes
+        self.leader_epoch = leader_epoch
+        self.partition: Partition | None = None
+        self.told: tuple[int, int, int] | None = None
+        """Error, high watermark and log start as last answered; None if never, or after an error."""
+
+
+class Collected:
+    """The makings of an answer. Its slices are leased: answer with it or release it."""
+
+    __slots__ = ("bytes_read", "has_error", "results")
+
+    def __init__(self) -> None:
+        self.results: list[tuple[Wanted, Fetched]] = []
+        self.bytes_read = 0
+        self.has_error = False
+
+    def slices(self) -> list[FileSlice]:
+        return [fetched.records for _, fetched in self.results if fetched.records is not None]
+
+    def release(self) -> None:
+        for records in self.slices():
+            records.release()
+
+
+class Waiting(Protocol):
+    """A fetch that waits for its session to have news."""
+
+    def session_changed(self) -> None: ...
+
+    def hurry(self) -> None:
+        """Answer now, with whatever there is."""
+        ...
+
+
+class FetchSession:
+    """The partitions that a consumer is interested in. A `broker.partition.Listener`."""
+
+    def __init__(self, topics: TopicTable, *, session_id: int = NO_SESSION, uses_topic_ids: bool = False) -> None:
+        self.session_id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = 1
+        self.last_used_s = 0.0
+        self.on_change: Waiting | None = None
+        self._topics = topics
+        self._wanted: dict[tuple[str | bytes, int], Wanted] = {}
+        self._dirty: dict[Wanted, None] = {}
+        self._by_partition: dict[Partition, Wanted] = {}
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def want(self, wanted: Wanted) -> None:
+        """Add a partition, or change where it is read from."""
+        key = (wanted.topic, wanted.index)
+        known = self._wanted.get(key)
+        if known is not None:
+            known.offset = wanted.offset
+            known.max_bytes = wanted.max_bytes
+            known.leader_epoch = wanted.leader_epoch
+            wanted = known
+        else:
+            self._wanted[key] = wanted
+        self._dirty[wanted] = None
+
+    def forget(self, topic: str | bytes, index: int) -> None:
+        wanted = self._wanted.pop((topic, index), None)
+        if wanted is not None:
+            self._dirty.pop(wanted, None)
+            self._detach(wanted)
+
+    def close(self) -> None:
+        for wanted in self._wanted.values():
+            self._detach(wanted)
+        self._wanted.clear()
+        self._dirty.clear()
+
+    def partition_changed(self, partition: Partition) -> None:
+        wanted = self._by_partition[partition]
+        self._dirty[wanted] = None
+        if self.on_change is not None:
+            self.on_change.session_changed()
+
+    def collect(self, max_bytes: int, *, is_full: bool, is_committed_only: bool) -> Collected:
+        """Read what there is. A full answer names every partition, another one only those with news."""
+        collected = Collected()
+        slices_left = SLICES_MAX
+        try:
+            for wanted in list(self._wanted.values() if is_full else self._dirty):
+                room = max_bytes - collected.bytes_read if slices_left else 0
+                fetched = self._read(wanted, room, collected.bytes_read == 0, is_committed_only)
+                self._take(collected, wanted, fetched, is_full=is_full)
+                slices_left -= fetched.records is not None
+        except BaseException:
+            collected.release()
+            raise
+        return collected
+
+    def note_told(self, collected: Collected) -> None:
+        """These results are on their way to the consumer."""
+        for wanted, fetched in collected.results:
+            if fetched.error_code:
+                wanted.told = None  # recovery is news again
+            else:
+                wanted.told = _telling(fetched)
+            if fetched.records is not None:
+                # The next answer begins with those that got nothing this time.
+                self._dirty.pop(wanted, None)
+                self._dirty[wanted] = None
+
+    def _take(self, collected: Collected, wanted: Wanted, fetched: Fetched, *, is_full: bool) -> None:
+        has_records = fetched.records is not None
+        if fetched.error_code:
+            collected.has_error = True
+        elif not has_records and fetched.high_watermark <= wanted.offset:
+            self._dirty.pop(wanted, None)  # until the partition says otherwise
+        if is_full or has_records or fetched.error_code or wanted.told != _telling(fetched):
+            collected.results.append((wanted, fetched))
+            if fetched.records is not None:
+                collected.bytes_read += fetched.records.size
+
+    def _read(self, wanted: Wanted, room: int, at_least_one: bool, is_committed_only: bool) -> Fetched:
+        try:
+            partition = self._topics.partition(wanted.topic, wanted.index)
+            self._attach(wanted, partition)
+            readable = partition.read(
+                wanted.offset,
+                min(wanted.max_bytes, room),
+                at_least_one=at_least_one,
+                leader_epoch=wanted.leader_epoch,
+            )
+        except Refusal as refusal:
+            return FetchedPartition(wanted.index, refusal.code, -1, -1, -1)
+        except Fault:
+            return FetchedPartition(wanted.index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
+        return FetchedPartition(
+            wanted.index,
+            ErrorCode.NONE,
+            readable.high_watermark,
+            readable.last_stable_offset,
+            readable.log_start_offset,
+            readable.records,
+            () if is_committed_only else None,
+        )
+
+    def _attach(self, wanted: Wanted, partition: Partition) -> None:
+        if wanted.partition is not partition:
+            self._detach(wanted)
+            wanted.partition = partition
+            self._by_partition[partition] = wanted
+            partition.listen(self)
+
+    def _detach(self, wanted: Wanted) -> None:
+        if wanted.partition is not None:
+            wanted.partition.unlisten(self)
+            self._by_partition.pop(wanted.partition, None)
+            wanted.partition = None
+
+
+def _telling(fetched: Fetched) -> tuple[int, int, int]:
+    return fetched.error_code, fetched.high_watermark, fetched.log_start_offset
+
+
+class SessionCache:
+    """The sessions of a node: bounded, the longest unused goes first."""
+
+    def __init__(self, topics: TopicTable, clock: Clock, entropy: Entropy, *, slots: int) -> None:
+        self._topics = topics
+        self._slots = slots
+        self._clock = clock
+        self._entropy = entropy
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def passing(self) -> FetchSession:
+        """A session for one request."""
+        return FetchSession(self._topics)
+
+    def open(self, partition_count: int, *, uses_topic_ids: bool) -> FetchSession:
+        """A new session, or one that lives for a single request if no place is free."""
+        if not self._has_room() or self._partition_count() + partition_count > SESSION_PARTITIONS_MAX:
+            return self.passing()
+        session_id = self._free_id()
+        session = FetchSession(self._topics, session_id=session_id, uses_topic_ids=uses_topic_ids)
+        session.last_used_s = self._clock.monotonic_s()
+        self._sessions[session_id] = session
+        return session
+
+    def resume(self, session_id: int, epoch: int, *, uses_topic_ids: bool) -> FetchSession:
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
+        self._sessions[session_id] = session  # now the most recently used
+        if epoch != session.epoch:
+            raise Refusal(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session_id} expects epoch {session.epoch}, not {epoch}",
+            )
+        if uses_topic_ids != session.uses_topic_ids:
+            raise Refusal(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} mixes topic names and topic ids"
+            )
+        session.epoch = 1 if session.epoch == SESSION_ID_MAX else session.epoch + 1
+        session.last_used_s = self._clock.monotonic_s()
+        return session
+
+    def check_size(self, session: FetchSession) -> None:
+        """A session has grown. If all of them are too large, its consumer goes on without one."""
+        if self._partition_count() > SESSION_PARTITIONS_MAX:
+            self.close(session.session_id)
+            raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.session_id} is too large")
+
+    def _partition_count(self) -> int:
+        return sum(map(len, self._sessions.values()))
+
+    def close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def _has_room(self) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if self._clock.monotonic_s() - oldest.last_used_s < EVICTABLE_AFTER_S:
+            return False
+        self.close(oldest.session_id)
+        return True
+
+    def _free_id(self) -> int:
+        while True:
+            session_id = 1 + int(self._entropy.fraction() * (SESSION_ID_MAX - 1))
+            if session_id not in self._sessions:
+                return session_id
+
+
+def by_topic(results: Iterable[tuple[Wanted, Fetched]]) -> list[tuple[str | bytes, list[Fetched]]]:
+    """Group an answer's partitions by topic, in the order in which topics first appear."""
+    topics: dict[str | bytes, list[Fetched]] = {}
+    for wanted, fetched in results:
+        topics.setdefault(wanted.topic, []).append(fetched)
+    return list(topics.items())

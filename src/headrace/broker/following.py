@@ -1,0 +1,190 @@
+"""Keeps what this node serves in step with the committed image: opens, changes and closes partitions.
+
+Changes are followed one after the other, in slices that leave the loop to others; `caught_up` waits until everything
+that was committed before the call is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from headrace.broker.partition import Partition, log_settings
+from headrace.broker.topics import ServedTopic
+from headrace.metadata.configs import ConfigResource, ResourceKind
+from headrace.metadata.effective_configs import topic_settings
+from headrace.metadata.image import Changes, changes
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import LogId, Offset, TopicPartition
+from headrace.replication.replica import Replica
+from headrace.runtime.tasks import Breather
+from headrace.storage.damage import DamagedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.broker.appending import AppendStage
+    from headrace.broker.topics import TopicTable
+    from headrace.metadata.effective_configs import NodeConfigs
+    from headrace.metadata.image import ClusterImage, Topic
+    from headrace.metadata.image import Partition as PartitionState
+    from headrace.metadata.records import MetadataRecord
+    from headrace.metadata.settings import TopicSettings
+    from headrace.model.names import NodeId, TopicId
+    from headrace.storage.store import LogStore
+
+log = logging.getLogger(__name__)
+
+
+class Following:
+    def __init__(
+        self,
+        node_id: NodeId,
+        configs: NodeConfigs,
+        topics: TopicTable,
+        store: LogStore,
+        stage: AppendStage,
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        self._node_id = node_id
+        self._configs = configs
+        self._topics = topics
+        self._store = store
+        self._stage = stage
+        self._image = image
+        self._queue: asyncio.Queue[Changes | asyncio.Future[None]] = asyncio.Queue()
+        self._breather = Breather(store.world.clock)
+        self._without_room: dict[LogId, ServedTopic] = {}
+        """Partitions that a full disk had no space for."""
+
+    def committed(self, records: Sequence[MetadataRecord]) -> None:
+        self._queue.put_nowait(changes(records))
+
+    async def caught_up(self) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(done)
+        await done
+
+    def try_again(self) -> None:
+        """Open what found no space the last time. Call it every now and then."""
+        waiting, self._without_room = self._without_room, {}
+        for log_id, served in waiting.items():
+            served.troubles.pop(log_id.partition, None)
+        if waiting:
+            self._queue.put_nowait(Changes(partitions=tuple(waiting), deleted_topics=(), configs=(), nodes=()))
+
+    async def run(self) -> None:
+        while True:
+            item = await self._queue.get()
+            if isinstance(item, asyncio.Future):
+                if not item.done():
+                    item.set_result(None)
+            else:
+                await self._follow(item)
+
+    async def load(self) -> None:
+        """At start: serve everything in the image, and drop logs of topics that are gone."""
+        image = self._image()
+        known = {log_id for log_id in self._store.log_ids() if log_id.topic_id in image.topics}
+        for log_id in self._store.log_ids():
+            if log_id not in known:
+                log.info("removing %s, which belongs to a deleted topic", log_id)
+                await self._store.delete(log_id)
+        for topic in image.sorted_topics():
+            for state in topic.in_order():
+                await self._serve(topic, state)
+
+    async def _follow(self, change: Changes) -> None:
+        for topic_id in change.deleted_topics:
+            await self._drop(topic_id)
+        image = self._image()
+        for log_id in change.partitions:
+            topic = image.topic(log_id.topic_id)
+            state = image.partition(*log_id)
+            if topic is not None and state is not None:
+                await self._serve(topic, state)
+        self._configure(change.configs)
+
+    async def _serve(self, topic: Topic, state: PartitionState) -> None:
+        if self._node_id not in state.replicas:
+            return
+        await self._breather.breathe()
+        served = self._topics.topic(topic.topic_id)
+        if served is None:
+            served = ServedTopic(topic.topic_id, topic.name)
+            self._topics.add(served)
+        while len(served.partitions) <= state.partition:
+            served.partitions.append(None)
+        partition = served.partitions[state.partition]
+        if partition is None and state.partition not in served.troubles:
+            partition = await self._open(topic, state, served)
+        if partition is not None:
+            served.partitions[state.partition] = partition
+            self._lead(partition, state)
+
+    async def _open(self, topic: Topic, state: PartitionState, served: ServedTopic) -> Partition | None:
+        log_id = LogId(topic.topic_id, state.partition)
+        name = TopicPartition(topic.name, state.partition)
+        settings = self._settings(topic.name)
+        try:
+            partition_log = await self._store.open_or_create(log_id, name, log_settings(settings))
+        except DamagedLog as damage:
+            served.troubles[state.partition] = str(damage)
+            log.error("%s is offline: %s", name, damage)  # noqa: TRY400 - the sentence says it all
+            return None
+        except Refusal as refusal:
+            served.troubles[state.partition] = refusal.message
+            self._without_room[log_id] = served
+            log.warning("%s is offline for now: %s", name, refusal.message)
+            return None
+        replica = Replica(
+            self._node_id,
+            log_start=Offset(partition_log.start_offset),
+            written=Offset(partition_log.next_offset),
+            flushed=Offset(partition_log.flushed_offset),
+            high_watermark=Offset(partition_log.start_offset),
+        )
+        partition = Partition(
+            name,
+            partition_log,
+            replica,
+            stage=self._stage,
+            flusher=self._store.flusher,
+            clock=self._store.world.clock,
+        )
+        partition.configure(settings)
+        return partition
+
+    def _lead(self, partition: Partition, state: PartitionState) -> None:
+        if state.leader != self._node_id:
+            partition.replica.resign()
+        elif state.leader_epoch > partition.replica.leader_epoch:
+            partition.lead(state.leader_epoch, state.isr, len(state.replicas))
+
+    async def _drop(self, topic_id: TopicId) -> None:
+        served = self._topics.remove(topic_id)
+        if served is None:
+            return
+        for index, partition in enumerate(served.partitions):
+            await self._breather.breathe()
+            if partition is not None:
+                partition.retire(Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {served.name!r} was deleted"))
+            await self._store.delete(LogId(topic_id, index))
+
+    def _configure(self, resources: Sequence[ConfigResource]) -> None:
+        if any(resource.kind is ResourceKind.BROKER for resource in resources):
+            names = [topic.name for topic in self._topics]
+        else:
+            names = [resource.name for resource in resources]
+        for name in names:
+            topic = self._topics.named(name)
+            if topic is None:
+                continue
+            settings = self._settings(name)
+            for partition in topic.partitions:
+                if partition is not None:
+                    partition.configure(settings)
+
+    def _settings(self, topic_name: str) -> TopicSettings:
+        return topic_settings(self._image(), topic_name, self._configs)

@@ -1,0 +1,65 @@
+"""Who a data directory belongs to: one small file, so that no node starts on another's data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.model.names import NodeId
+from headrace.storage.layout import TOPICS
+
+if TYPE_CHECKING:
+    from headrace.runtime.disk import Disk
+
+IDENTITY_FILE: Final = "meta.properties"
+FORMAT_VERSION: Final = "1"
+
+
+class WrongIdentity(Exception):
+    """The data directory is not this node's; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    cluster_id: str
+    node_id: NodeId
+
+    def encode(self) -> bytes:
+        lines = (f"version={FORMAT_VERSION}", f"cluster.id={self.cluster_id}", f"node.id={self.node_id}", "")
+        return "\n".join(lines).encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> Identity:
+        """Raises WrongIdentity if the file cannot be understood."""
+        try:
+            fields = dict(line.split("=", 1) for line in content.decode().splitlines() if line)
+            if fields["version"] != FORMAT_VERSION:
+                raise WrongIdentity(
+                    f"{IDENTITY_FILE} has format {fields['version']}, this version of Headrace reads {FORMAT_VERSION}; "
+                    "start it with the version that wrote it"
+                )
+            return cls(fields["cluster.id"], NodeId(int(fields["node.id"])))
+        except (KeyError, ValueError) as error:
+            raise WrongIdentity(
+                f"{IDENTITY_FILE} in the data directory is damaged ({error}); restore it or start on an empty one"
+            ) from error
+
+
+def load_or_create(disk: Disk, node_id: NodeId | None, new_cluster_id: str) -> Identity:
+    """The directory's identity; blocking. `node_id` None takes whatever the directory says, 1 if it is new."""
+    if disk.exists(IDENTITY_FILE):
+        identity = Identity.decode(disk.read_file(IDENTITY_FILE))
+        if node_id is not None and node_id != identity.node_id:
+            raise WrongIdentity(
+                f"the data directory belongs to node {identity.node_id}, not to node {node_id}; "
+                f"start it with --node-id {identity.node_id} or choose another --data-dir"
+            )
+        return identity
+    if disk.list(TOPICS):
+        raise WrongIdentity(
+            f"{IDENTITY_FILE} is missing, but the data directory holds data; put the file back, which says whose data "
+            "it is, or start on an empty directory"
+        )
+    identity = Identity(new_cluster_id, node_id if node_id is not None else NodeId(1))
+    disk.replace_file(IDENTITY_FILE, identity.encode())
+    return identity

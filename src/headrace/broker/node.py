@@ -1,0 +1,277 @@
+"""A living node: its logs, its part of the metadata, its partitions, and the chores that keep them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from headrace.broker.appending import AppendStage
+from headrace.broker.counters import Counters
+from headrace.broker.fetching import SessionCache
+from headrace.broker.following import Following
+from headrace.broker.identity import load_or_create
+from headrace.broker.quorum import METADATA_LOG, METADATA_TOPIC, Quorum
+from headrace.broker.topics import TopicTable
+from headrace.metadata.controller import Outcome
+from headrace.metadata.effective_configs import NodeConfigs, node_settings
+from headrace.metadata.node_commands import name_cluster, register_node, reserve_producer_ids
+from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.model.names import NodeId, ProducerId, TopicId, topic_id_text, topic_name_problem
+from headrace.runtime.tasks import Breather, TaskScope
+from headrace.storage.handles import OPEN_FILES
+from headrace.storage.settings import LogSettings
+from headrace.storage.store import LogStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from headrace.broker.quorum import Response
+    from headrace.metadata.controller import Decision
+    from headrace.metadata.image import ClusterImage
+    from headrace.metadata.records import MetadataRecord
+    from headrace.metadata.settings import NodeSettings
+    from headrace.runtime.world import World
+    from headrace.storage.log import PartitionLog
+    from headrace.storage.recovery import RecoveryReport
+
+Answer = TypeVar("Answer")
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_S: Final = 30.0  # how much a start after a crash has to verify
+TRY_AGAIN_S: Final = 2.0
+ROOM_BYTES: Final = 1 << 20  # the first files of a hundred partitions
+EXPIRE_WAITERS_S: Final = 1.0
+EXPIRE_PRODUCERS_S: Final = 600.0
+LAG_PROBE_S: Final = 0.02
+METADATA_SETTINGS: Final = LogSettings(retention_ms=None)
+
+
+class Node:
+    """Start it, use it, stop it. `failed` ends when the node can no longer be trusted with data."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        node_id: NodeId | None = None,
+        configs: Mapping[str, str] | None = None,
+        rack: str | None = None,
+        open_files: int = OPEN_FILES,
+    ) -> None:
+        self.world = world
+        self.counters = Counters()
+        self.topics = TopicTable()
+        self.stage = AppendStage(self.counters)
+        self.fetch_sessions: SessionCache
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.is_ready = False
+        self.node_id: NodeId
+        self.configs: NodeConfigs
+        self.store: LogStore
+        self.quorum: Quorum
+        self._following: Following
+        self._asked_node_id = node_id
+        self._static_configs = dict(configs or {})
+        self._rack = rack
+        self._open_files = open_files
+        self._tasks = TaskScope(self._task_failed)
+        self._producer_ids: tuple[int, int] = (0, 0)
+        self._reserving: asyncio.Lock = asyncio.Lock()
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Recover what is on disk and serve it. Raises before anything is changed if the directory is not ours."""
+        world = self.world
+        identity = await world.threads.run(
+            lambda: load_or_create(world.disk, self._asked_node_id, topic_id_text(TopicId(world.entropy.token(16))))
+        )
+        self.node_id = identity.node_id
+        self.configs = NodeConfigs.checked(self.node_id, self._static_configs)
+        self.store = LogStore(world, on_flushed=self._flushed, on_recovered=_log_recovery, open_files=self._open_files)
+        await self.store.start()
+        metadata_log = await self.store.open_or_create(METADATA_LOG, METADATA_TOPIC, METADATA_SETTINGS)
+        self.quorum = Quorum(metadata_log, world.threads, world.clock, self._committed)
+        await world.threads.run(self.quorum.load)
+        self.fetch_sessions = SessionCache(
+            self.topics,
+            world.clock,
+            world.entropy,
+            slots=self.settings.max_incremental_fetch_session_cache_slots,
+        )
+        self._following = Following(
+            self.node_id, self.configs, self.topics, self.store, self.stage, lambda: self.quorum.image
+        )
+        self._tasks.start(self.quorum.run(), "metadata log")
+        self._tasks.start(self.store.run(), "flusher")
+        await self.quorum.submit(lambda image: name_cluster(image, identity.cluster_id))
+        incarnation = world.entropy.token(16)
+        await self.quorum.submit(lambda image: register_node(image, self.node_id, incarnation, (), self._rack))
+        await self._following.load()
+        self._start_chores()
+        self.is_ready = True
+
+    async def stop(self) -> None:
+        """Answer nobody any more, flush, and leave a mark that everything is in order."""
+        self.is_ready = False
+        await self._tasks.close()
+        if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
+            await self.store.close()
+
+    def fail(self, error: BaseException) -> None:
+        """Something broke that must not be worked around. Whoever runs the node ends it."""
+        if not self.failed.done():
+            log.critical("the node must stop: %s", error)
+            self.failed.set_result(error)
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        if not isinstance(error, DiskFailure):  # its words are enough, and `fail` says them
+            log.error("the task %r failed", name, exc_info=error)
+        self.fail(error)
+
+    def _start_chores(self) -> None:
+        self._tasks.start(self._following.run(), "follow the image")
+        self._tasks.start(self._every(lambda: CHECKPOINT_S, self.store.write_checkpoints), "checkpoints")
+        self._tasks.start(
+            self._every(lambda: self.settings.log_retention_check_interval_ms / 1000, self._delete_expired), "retention"
+        )
+        self._tasks.start(self._every(lambda: TRY_AGAIN_S, self._following.try_again), "partitions without room")
+        self._tasks.start(self._every(lambda: EXPIRE_WAITERS_S, self._expire_waiters), "late acks")
+        self._tasks.start(self._every(lambda: EXPIRE_PRODUCERS_S, self._expire_producers), "quiet producers")
+        self._tasks.start(self._probe_lag(), "loop lag")
+
+    # ---- what it knows
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.quorum.image
+
+    @property
+    def settings(self) -> NodeSettings:
+        return node_settings(self.quorum.image, self.configs)
+
+    def is_offline(self, topic_id: TopicId, index: int) -> bool:
+        served = self.topics.topic(topic_id)
+        return served is not None and index in served.troubles
+
+    def trouble_count(self, topic_id: TopicId) -> int:
+        """How many of a topic's partitions are offline."""
+        served = self.topics.topic(topic_id)
+        return 0 if served is None else len(served.troubles)
+
+    # ---- what it can be asked to do
+
+    async def submit(self, decide: Callable[[ClusterImage], Decision[Response]]) -> Response:
+        """Decide, commit, and wait until this node serves the result."""
+        response = await self.quorum.submit(decide)
+        await self._following.caught_up()
+        return response
+
+    async def submit_each(
+        self,
+        names: Iterable[str],
+        decide: Callable[[ClusterImage], Decision[Sequence[Outcome[Answer]]]],
+        *,
+        needs_room: bool = False,
+    ) -> Sequence[Outcome[Answer]]:
+        """`submit` for a command about several things. If it cannot be stored, each of them is refused."""
+        try:
+            if needs_room:
+                self._check_room()
+            return await self.submit(decide)
+        except Refusal as refusal:
+            return [Outcome(name, refusal) for name in names]
+
+    def _check_room(self) -> None:
+        """Refuse what needs new files while the disk has no space for them."""
+        free_bytes = self.world.disk.free_bytes()
+        if free_bytes < ROOM_BYTES:
+            raise Refusal(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the disk is full ({free_bytes} bytes are free); delete topics, shorten retention or add space",
+            )
+
+    def new_topic_id(self) -> TopicId:
+        return TopicId(self.world.entropy.token(16))
+
+    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, Refusal]:
+        """Create topics that a client mentioned. Returns why, for those that cannot be."""
+        wanted = [NewTopic(name) for name in names]
+        outcomes = await self.submit_each(
+            names, lambda image: create_topics(image, wanted, self.configs, self.new_topic_id), needs_room=True
+        )
+        return {
+            outcome.name: outcome.result
+            for outcome in outcomes
+            if isinstance(outcome.result, Refusal) and outcome.result.code != ErrorCode.TOPIC_ALREADY_EXISTS
+        }
+
+    def missing_topic_code(self, name: str) -> ErrorCode:
+        problem = topic_name_problem(name)
+        return ErrorCode.INVALID_TOPIC_EXCEPTION if problem else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    async def new_producer_id(self) -> ProducerId:
+        """An id that no producer ever had. Ids are reserved by the block, so few calls wait for the disk."""
+        async with self._reserving:
+            first, end = self._producer_ids
+            if first == end:
+                block = await self.quorum.submit(lambda image: reserve_producer_ids(image, self.node_id))
+                first, end = block
+            self._producer_ids = (first + 1, end)
+        return ProducerId(first)
+
+    # ---- chores
+
+    def _committed(self, records: Sequence[MetadataRecord]) -> None:
+        if self.is_ready:  # before, everything is loaded from the image at once
+            self._following.committed(records)
+
+    def _flushed(self, flushed_log: PartitionLog) -> None:
+        partition = self.topics.by_log_id(flushed_log.log_id)
+        if partition is not None and partition.log is flushed_log:
+            partition.flushed()
+
+    async def _every(self, period_s: Callable[[], float], chore: Callable[[], object]) -> None:
+        while True:
+            await asyncio.sleep(period_s())
+            outcome = chore()
+            if asyncio.iscoroutine(outcome):
+                await outcome
+
+    async def _delete_expired(self) -> None:
+        breather = Breather(self.world.clock)
+        for partition in list(self.topics.partitions()):
+            await breather.breathe()
+            removed = partition.delete_expired(self.world.clock.wall_ms())
+            if removed:
+                log.info("%s: retention removed %d segments up to offset %d", partition.name, *removed)
+        await self.store.remove_garbage()
+
+    def _expire_waiters(self) -> None:
+        now_s = self.world.clock.monotonic_s()
+        for partition in self.topics.partitions():
+            partition.expire_waiters(now_s)
+
+    async def _expire_producers(self) -> None:
+        breather = Breather(self.world.clock)
+        now_ms = self.world.clock.wall_ms()
+        expiration_ms = self.settings.producer_id_expiration_ms
+        for partition in list(self.topics.partitions()):
+            await breather.breathe()
+            partition.log.producers.expire(now_ms, expiration_ms)
+
+    async def _probe_lag(self) -> None:
+        """A sleep that ends late was held up by a long turn of the loop."""
+        clock = self.world.clock
+        while True:
+            due_s = clock.monotonic_s() + LAG_PROBE_S
+            await asyncio.sleep(LAG_PROBE_S)
+            self.counters.loop_lag.note(max(0.0, clock.monotonic_s() - due_s))
+
+
+def _log_recovery(report: RecoveryReport) -> None:
+    for note in report.notes:
+        log.warning("%s: %s", report.log_id, note)

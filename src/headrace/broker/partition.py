@@ -1,0 +1,361 @@
+"""One partition as this node serves it: a log on disk, a replica's mind, and those who wait for either.
+
+Checking and appending are plain functions without an `await` between them, so what was checked still holds when it is
+written and no lock is needed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from headrace.broker.appending import ACKS_ALL, Admitted, StagedWrite
+from headrace.metadata.configs import LONG_MAX
+from headrace.metadata.settings import DEFAULT_TOPIC_SETTINGS
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
+from headrace.replication.producers import StagedProducers
+from headrace.storage.settings import LogSettings
+from headrace.wire.batches import HEADER_SIZE, TRANSACTIONAL_BIT, place, read_header
+from headrace.wire.produce import RecordError
+from headrace.wire.validation import (
+    check_batch,
+    check_count,
+    check_records,
+    key_problem,
+    rewrite_batch,
+    too_short,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.broker.appending import AppendStage
+    from headrace.metadata.settings import TopicSettings
+    from headrace.model.names import NodeId
+    from headrace.replication.producers import Duplicate
+    from headrace.replication.replica import Durability, Replica
+    from headrace.runtime.clock import Clock
+    from headrace.runtime.disk import FileSlice
+    from headrace.storage.flusher import Flusher
+    from headrace.storage.log import PartitionLog
+    from headrace.wire.batches import BatchHeader
+    from headrace.wire.validation import RecordProblem
+
+ZSTD_FROM: Final = 7  # older clients would meet a codec that they do not know
+NO_LIMIT: Final = -1
+COUNTED_MAX: Final = 32  # walking over more records than this takes longer than all the rest; size bounds their count
+INFLATE_MAX: Final = 64 << 20  # a compressed batch may open to this, on the loop; more is a bomb
+
+
+class Listener(Protocol):
+    """Somebody who waits for a partition to change: more to read, a new start, or its end."""
+
+    def partition_changed(self, partition: Partition) -> None: ...
+
+
+class Readable(NamedTuple):
+    """What a fetch gets of one partition."""
+
+    records: FileSlice | None
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
+
+
+class RefusedRecords(Refusal):
+    """Single records of a batch that their topic cannot take; the producer is told which."""
+
+    def __init__(self, problems: Sequence[RecordProblem]) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, f"{len(problems)} records are invalid: {problems[0].message}")
+        self.record_errors = [RecordError(problem.batch_index, problem.message) for problem in problems]
+
+
+class _Waiter(NamedTuple):
+    admitted: Admitted
+    deadline_s: float
+    wake: Callable[[], None]
+
+
+class Partition:
+    """Implements what the seeds call a broker's partition; the bytes are `storage.log.PartitionLog`'s."""
+
+    __slots__ = (
+        "_clock",
+        "_flusher",
+        "_has_oldest_time",
+        "_listeners",
+        "_max_message_bytes",
+        "_plausible_until_ms",
+        "_rewrites",
+        "_stage",
+        "_staged",
+        "_staged_producers",
+        "_waiters",
+        "high_watermark",
+        "index",
+        "log",
+        "name",
+        "replica",
+        "settings",
+    )
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        log: PartitionLog,
+        replica: Replica,
+        *,
+        stage: AppendStage,
+        flusher: Flusher,
+        clock: Clock,
+    ) -> None:
+        self.name = name
+        self.index = name.partition
+        self.log = log
+        self.replica = replica
+        self.settings = DEFAULT_TOPIC_SETTINGS
+        self.high_watermark = Offset(0)
+        self._stage = stage
+        self._flusher = flusher
+        self._clock = clock
+        self._max_message_bytes = self.settings.max_message_bytes
+        self._rewrites = False
+        self._has_oldest_time = False
+        self._plausible_until_ms = 0
+        self._staged: StagedWrite | None = None
+        self._staged_producers = StagedProducers(log.producers)
+        self._waiters: deque[_Waiter] = deque()
+        self._listeners: dict[Listener, None] = {}
+
+    # ---- writing
+
+    def admit(self, batch: memoryview, acks: int, version: int) -> Admitted:
+        """Check a client's batch and stage it for this turn's write. Raises Refusal; then nothing has changed."""
+        replica = self.replica
+        if acks == ACKS_ALL or not replica.is_leader:
+            replica.check_write(acks)
+        size = len(batch)
+        if size < HEADER_SIZE:
+            raise too_short(size)
+        header = read_header(batch)
+        check_batch(batch, header, size, is_zstd_allowed=version >= ZSTD_FROM)
+        _, _, _, _, _, attributes, delta, base_ms, max_ms, producer_id, _, _, count = header
+        if count <= COUNTED_MAX:
+            check_count(batch, header)
+        if size > self._max_message_bytes or attributes & TRANSACTIONAL_BIT:
+            raise self._inadmissible(size)
+        if max_ms > self._plausible_until_ms or self._has_oldest_time:
+            self._check_times(base_ms, max_ms)
+        append_time_ms: int = NO_TIMESTAMP
+        if self._rewrites or max_ms < base_ms:
+            batch, header, append_time_ms = self._rewrite(batch, header)
+        write = self._staged
+        base_offset = self.log.next_offset if write is None else write.next_offset
+        if producer_id >= 0:
+            repeated = self._staged_producers.admit(header, base_offset)
+            if repeated is not None:
+                return self._repeat(repeated, append_time_ms)
+        if write is None:
+            write = self._staged = StagedWrite(base_offset)
+            self._stage.add(self)
+        write.headers.append(place(batch, header, base_offset, replica.leader_epoch))
+        write.views.append(batch)
+        write.next_offset = next_offset = base_offset + delta + 1
+        if acks == ACKS_ALL:
+            write.is_urgent = True
+        return Admitted(self, write, base_offset, next_offset, append_time_ms)
+
+    def _check_times(self, base_ms: int, max_ms: int) -> None:
+        """Refuse times that are too far from ours. The clock is read only if a batch could be too far ahead."""
+        settings = self.settings
+        if settings.is_log_append_time or max_ms == NO_TIMESTAMP:
+            return
+        now_ms = self._clock.wall_ms()
+        self._plausible_until_ms = now_ms + settings.message_timestamp_after_max_ms
+        if max_ms > self._plausible_until_ms or base_ms < now_ms - settings.message_timestamp_before_max_ms:
+            raise Refusal(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"the records are from {base_ms} to {max_ms}, our clock says {now_ms}; {self.name.topic} allows "
+                f"{settings.message_timestamp_before_max_ms} ms before and "
+                f"{settings.message_timestamp_after_max_ms} ms after it",
+            )
+
+    def _inadmissible(self, size: int) -> Refusal:
+        limit = self.settings.max_message_bytes
+        if size > limit:
+            return Refusal(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a batch of {size} bytes; {self.name.topic} allows max.message.bytes={limit}",
+            )
+        return Refusal(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet; send without a transactional id")
+
+    def _repeat(self, repeated: Duplicate, append_time_ms: int) -> Admitted:
+        """A batch that is here already is answered as the first time; if it is only staged, it shares its fate."""
+        original = self._staged if repeated.is_staged else None
+        time_ms = append_time_ms if append_time_ms == NO_TIMESTAMP else repeated.timestamp_ms
+        return Admitted(self, original, repeated.base_offset, repeated.last_offset + 1, time_ms)
+
+    def _rewrite(self, batch: memoryview, header: BatchHeader) -> tuple[memoryview, BatchHeader, int]:
+        """What the topic's settings ask for: keys, another codec, the time of append."""
+        settings = self.settings
+        if settings.is_compacted:
+            problems = check_records(batch, inflate_max=INFLATE_MAX, problem_of=key_problem)
+            if problems:
+                raise RefusedRecords(problems)
+        now_ms = self._clock.wall_ms() if settings.is_log_append_time else None
+        rewritten = memoryview(
+            rewrite_batch(batch, header, codec=settings.codec, log_append_time_ms=now_ms, inflate_max=INFLATE_MAX)
+        )
+        return rewritten, read_header(rewritten), NO_TIMESTAMP if now_ms is None else now_ms
+
+    def commit_staged(self) -> int:
+        """Write what was staged; how many records that were. If the write fails, none of it has happened."""
+        write, self._staged = self._staged, None
+        assert write is not None, f"{self.name} has nothing staged"
+        self._staged_producers.clear()
+        log = self.log
+        first_offset = log.next_offset
+        try:
+            log.append(write.views, write.headers)
+        except Refusal as refusal:
+            write.refusal = refusal
+            return 0
+        self._advance(self.replica.on_written(Offset(log.next_offset)))
+        self._flusher.want(log, is_urgent=write.is_urgent or bool(self._listeners))
+        return log.next_offset - first_offset
+
+    def flushed(self) -> None:
+        """The log's bytes up to its `flushed_offset` are on the device."""
+        self._advance(self.replica.on_flushed(Offset(self.log.flushed_offset)))
+
+    def when_committed(self, admitted: Admitted, wake: Callable[[], None], deadline_s: float) -> None:
+        """Call `wake` once the high watermark covers the batch, or it is refused because time is up."""
+        self._waiters.append(_Waiter(admitted, deadline_s, wake))
+
+    def expire_waiters(self, now_s: float) -> None:
+        late = [waiter for waiter in self._waiters if waiter.deadline_s <= now_s]
+        if late:
+            self._waiters = deque(waiter for waiter in self._waiters if waiter.deadline_s > now_s)
+            self._refuse(late, Refusal(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has it on disk in time"))
+
+    def _advance(self, high_watermark: Offset) -> None:
+        if high_watermark <= self.high_watermark:
+            return
+        self.high_watermark = self.log.high_watermark = high_watermark
+        waiters = self._waiters
+        while waiters and waiters[0].admitted.next_offset <= high_watermark:
+            waiters.popleft().wake()
+        self._notify()
+
+    # ---- reading
+
+    def read(self, offset: Offset, max_bytes: int, *, at_least_one: bool, leader_epoch: Epoch) -> Readable:
+        """What a consumer may see from `offset` on. Raises Refusal if the offset or the epoch is not ours."""
+        self.replica.check_epoch(leader_epoch)
+        self.replica.check_read()
+        log = self.log
+        if not log.start_offset <= offset <= log.next_offset:
+            raise Refusal(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} has offsets {log.start_offset} to {log.next_offset}, not {offset}",
+            )
+        end = self.high_watermark
+        records = None
+        if offset < end and (max_bytes > 0 or at_least_one):
+            records = log.read(offset, max_bytes, end, at_least_one=at_least_one)
+        elif end < log.next_offset:
+            self._flusher.want(log, is_urgent=True)  # somebody waits for these bytes to become readable
+        return Readable(records, end, end, Offset(log.start_offset))
+
+    def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]:
+        """The largest epoch that wrote here and is not above `epoch`, and where it ended."""
+        current = self.replica.leader_epoch
+        if epoch == current:
+            return current, Offset(self.log.next_offset)
+        if epoch > current:
+            return NO_EPOCH, NO_OFFSET
+        return self.log.epochs.end_offset_for(epoch, self.log.next_offset)
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners[listener] = None
+
+    def unlisten(self, listener: Listener) -> None:
+        self._listeners.pop(listener, None)
+
+    def _notify(self) -> None:
+        if self._listeners:
+            for listener in list(self._listeners):
+                listener.partition_changed(self)
+
+    # ---- change
+
+    def configure(self, settings: TopicSettings) -> None:
+        self.settings = settings
+        self._max_message_bytes = settings.max_message_bytes
+        self._rewrites = settings.opens_batches or settings.is_compacted
+        self._has_oldest_time = settings.message_timestamp_before_max_ms < LONG_MAX
+        self._plausible_until_ms = 0
+        self.log.settings = log_settings(settings)
+        policy: Durability = "flushed" if settings.commits_when_flushed else "written"
+        self._advance(self.replica.set_policy(durability=policy, min_insync=settings.min_insync_replicas))
+
+    def lead(self, epoch: Epoch, in_sync: Sequence[NodeId], replication_factor: int) -> None:
+        self._advance(self.replica.become_leader(epoch, in_sync, replication_factor))
+
+    def delete_records(self, before: Offset) -> Offset:
+        """Move the log's start; -1 means everything that is committed. Returns the new start."""
+        self.replica.check_read()
+        if self.settings.is_compacted and not self.settings.deletes_old_segments:
+            raise Refusal(
+                ErrorCode.POLICY_VIOLATION,
+                f"records of {self.name.topic} go by compaction alone (cleanup.policy=compact)",
+            )
+        target = self.high_watermark if before == -1 else before
+        if not 0 <= target <= self.high_watermark:
+            raise Refusal(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} can be deleted up to its high watermark {self.high_watermark}, not {target}",
+            )
+        if target > self.log.start_offset:
+            self.log.advance_start(target)
+            self._notify()
+        return Offset(self.log.start_offset)
+
+    def delete_expired(self, now_ms: Millis) -> tuple[int, Offset] | None:
+        """Drop what retention allows; how many segments, and where the log begins now. None if there was nothing."""
+        removed = self.log.delete_expired(now_ms)
+        if not removed:
+            return None
+        self._notify()
+        return len(removed), Offset(self.log.start_offset)
+
+    def retire(self, refusal: Refusal) -> None:
+        """The partition is deleted or no longer ours: nobody may wait for it any longer."""
+        waiters, self._waiters = list(self._waiters), deque()
+        self._refuse(waiters, refusal)
+        self.replica.resign()
+        self._notify()
+
+    @staticmethod
+    def _refuse(waiters: list[_Waiter], refusal: Refusal) -> None:
+        for waiter in waiters:
+            waiter.admitted.give_up(refusal)
+            waiter.wake()
+
+    @property
+    def log_id(self) -> LogId:
+        return self.log.log_id
+
+
+def log_settings(settings: TopicSettings) -> LogSettings:
+    """What storage needs of a topic's settings."""
+    deletes = settings.deletes_old_segments
+    return LogSettings(
+        segment_bytes=settings.segment_bytes,
+        segment_ms=settings.segment_ms,
+        segment_index_bytes=settings.segment_index_bytes,
+        index_interval_bytes=settings.index_interval_bytes,
+        retention_ms=settings.retention_ms if deletes and settings.retention_ms != NO_LIMIT else None,
+        retention_bytes=settings.retention_bytes if deletes and settings.retention_bytes != NO_LIMIT else None,
+    )

@@ -1,0 +1,107 @@
+"""A node's numbers in Prometheus' text form, under the names that existing dashboards read where there are any."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from headrace import __version__
+from headrace.broker.counters import LAG_BUCKETS_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
+    from headrace.broker.node import Node
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class NodeCollector(Collector):
+    """Reads the node's counters when asked; the hot path only adds to plain integers."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._traffic()
+        yield from self._partitions()
+        yield from self._process()
+        yield self._loop_lag()
+
+    def _traffic(self) -> Iterator[Metric]:
+        counters = self._node.counters
+        yield _counter("kafka_server_brokertopicmetrics_messagesin", "Records written by clients", counters.messages_in)
+        yield _counter("kafka_server_brokertopicmetrics_bytesin", "Bytes received from clients", counters.bytes_in)
+        yield _counter("kafka_server_brokertopicmetrics_bytesout", "Bytes of records sent", counters.bytes_out)
+        yield _counter("headrace_requests", "Requests served", counters.requests)
+        yield _counter("headrace_refused_connections", "Connections closed for bad input", counters.refused_connections)
+        yield _gauge("headrace_connections", "Open connections", counters.connections)
+        yield _gauge("headrace_fetch_sessions", "Fetch sessions remembered", len(self._node.fetch_sessions))
+
+    def _partitions(self) -> Iterator[Metric]:
+        topics = list(self._node.topics)
+        offline = sum(len(topic.troubles) for topic in topics)
+        count = sum(len(topic.partitions) for topic in topics)
+        yield _gauge("kafka_brokers", "Nodes of the cluster", len(self._node.image.nodes))
+        yield _gauge("kafka_server_replicamanager_partitioncount", "Partitions on this node", count)
+        yield _gauge("kafka_server_replicamanager_leadercount", "Partitions led by this node", count - offline)
+        yield _gauge("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions that are offline", offline)
+        partitions = GaugeMetricFamily("kafka_topic_partitions", "Partitions of a topic", labels=["topic"])
+        for topic in topics:
+            partitions.add_metric([topic.name], len(topic.partitions))
+        yield partitions
+        yield from self._offsets()
+
+    def _offsets(self) -> Iterator[Metric]:
+        labels = ["topic", "partition"]
+        newest = GaugeMetricFamily("kafka_topic_partition_current_offset", "High watermark", labels=labels)
+        oldest = GaugeMetricFamily("kafka_topic_partition_oldest_offset", "Log start offset", labels=labels)
+        size = GaugeMetricFamily("headrace_log_size_bytes", "Bytes on disk", labels=labels)
+        for partition in self._node.topics.partitions():
+            name = [partition.name.topic, str(partition.index)]
+            newest.add_metric(name, partition.high_watermark)
+            oldest.add_metric(name, partition.log.start_offset)
+            size.add_metric(name, partition.log.size_bytes)
+        yield newest
+        yield oldest
+        yield size
+
+    def _process(self) -> Iterator[Metric]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        yield _counter("process_cpu_seconds", "CPU time used", usage.ru_utime + usage.ru_stime)
+        yield _gauge("process_resident_memory_peak_bytes", "Peak memory", usage.ru_maxrss * 1024)
+        info = GaugeMetricFamily("headrace_info", "Who this is", labels=["version", "python", "node"])
+        info.add_metric([__version__, sys.version.split()[0], str(self._node.node_id)], 1)
+        yield info
+
+    def _loop_lag(self) -> Metric:
+        lag = self._node.counters.loop_lag
+        buckets = []
+        total = 0
+        for bound, count in zip((*map(str, LAG_BUCKETS_S), "+Inf"), lag.counts, strict=True):
+            total += count
+            buckets.append((bound, total))
+        family = HistogramMetricFamily("headrace_loop_lag_seconds", "How late the event loop ran what was due")
+        family.add_metric([], buckets, lag.sum_s)
+        return family
+
+
+def render(node: Node) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(NodeCollector(node))
+    return generate_latest(registry)
+
+
+def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(name, text, value)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value)

@@ -1,0 +1,104 @@
+"""The APIs that are served, and how a request finds its handler.
+
+Each API has a file of its own in `handlers/` with one function `handle(message, request)`, plain or async. Modules
+are imported when first asked for: a node that only ever sees Produce and Fetch never loads the others.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.wire.api import APIS, ApiKey, request_class
+from headrace.wire.frames import encode_response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.broker.node import Node
+    from headrace.servers.kafka.connection import Connection
+    from headrace.servers.kafka.server import KafkaServer
+
+SERVED = (
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.METADATA,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.API_VERSIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+)
+
+_TWO_STAGE = {ApiKey.PRODUCE, ApiKey.FETCH}
+
+
+class Request(NamedTuple):
+    """What a handler may know about the request besides its message."""
+
+    connection: Connection
+    client_id: str
+    version: int
+    correlation_id: int
+
+    @property
+    def node(self) -> Node:
+        return self.connection.node
+
+    @property
+    def server(self) -> KafkaServer:
+        return self.connection.server
+
+
+class Api(NamedTuple):
+    name: str
+    request: Any
+    handle: Callable[[Any, Request], Any]
+
+
+def advertised_versions() -> list[tuple[int, int, int]]:
+    """Key, lowest and highest version of every API served."""
+    return [(key, APIS[key].advertised_min, APIS[key].advertised_max) for key in sorted(SERVED)]
+
+
+def api_for(api_key: int, version: int) -> Api | None:
+    """The API, or None if it is not served in this version."""
+    if api_key not in SERVED:
+        return None
+    return _load(ApiKey(api_key)) if APIS[api_key].serves(version) else None
+
+
+@cache
+def _load(key: ApiKey) -> Api:
+    name = key.name.lower()
+    if key in _TWO_STAGE:
+        return Api(name, request_class(key), _never)
+    return Api(name, request_class(key), import_module(f"headrace.servers.kafka.handlers.{name}").handle)
+
+
+def _never(message: Any, request: Request) -> Any:
+    raise AssertionError(f"{message} of {request} has two stages and is begun by the connection")
+
+
+def unsupported_version_answer(api_key: int, correlation_id: int) -> bytes | None:
+    """What a client hears that asks for a version we do not know; None means that the connection is closed.
+
+    Only ApiVersions is answered, in its oldest form: it tells the client what to step down to.
+    """
+    if api_key != ApiKey.API_VERSIONS:
+        return None
+    from headrace.servers.kafka.handlers import api_versions  # noqa: PLC0415 - loaded when first needed, as all handlers
+
+    return encode_response(correlation_id, api_key, 0, api_versions.unsupported_version())

@@ -1,0 +1,214 @@
+"""Fetch (key 1): long polling, fetch sessions, answers by `sendfile`.
+
+Not yet: follower fetches, reading from the nearest replica, diverging epochs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from headrace.broker.fetching import EPOCH_CLOSES, EPOCH_OPENS, NO_SESSION, FetchSession, Wanted, by_topic
+from headrace.model.errors import DiskFailure, Refusal
+from headrace.model.names import Epoch, Offset
+from headrace.wire.fetch import TOPIC_IDS_FROM, encode_fetch_response
+
+if TYPE_CHECKING:
+    from headrace.broker.fetching import Collected, SessionCache
+    from headrace.broker.node import Node
+    from headrace.runtime.disk import FileSlice
+    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.slot import Slot
+    from headrace.wire.messages.fetch import FetchRequest
+
+READ_COMMITTED = 1
+WAIT_MAX_MS = 60_000  # a client that wants to wait longer asks again
+REST_FACTOR = (
+    10  # after a look that found too little, rest ten times as long: many small appends must not cost many looks
+)
+
+
+def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch | None:
+    """Answer at once if there is enough; otherwise leave a wait behind."""
+    node = request.node
+    try:
+        session, is_full = _session(node.fetch_sessions, message, request.version)
+    except Refusal as refusal:
+        chunks = encode_fetch_response(request.correlation_id, request.version, (), error_code=refusal.code)
+        request.connection.fill_with_slices(slot, chunks)
+        return None
+    pending = PendingFetch(message, request, slot, session, is_full=is_full)
+    return None if pending.attempt() else pending
+
+
+def _session(sessions: SessionCache, message: FetchRequest, version: int) -> tuple[FetchSession, bool]:
+    """The session a request belongs to, brought up to date; and whether its answer names every partition."""
+    uses_ids = version >= TOPIC_IDS_FROM
+    if message.session_epoch in {EPOCH_CLOSES, EPOCH_OPENS}:
+        if message.session_id != NO_SESSION:
+            sessions.close(message.session_id)
+        is_kept = message.session_epoch == EPOCH_OPENS and bool(message.topics)
+        count = sum(len(topic.partitions) for topic in message.topics)
+        session = sessions.open(count, uses_topic_ids=uses_ids) if is_kept else sessions.passing()
+        is_full = True
+    else:
+        session = sessions.resume(message.session_id, message.session_epoch, uses_topic_ids=uses_ids)
+        is_full = False
+        if session.on_change is not None:
+            session.on_change.hurry()
+    for gone in message.forgotten_topics_data:
+        for index in gone.partitions:
+            session.forget(gone.topic_id if uses_ids else gone.topic, index)
+    size_before = len(session)
+    for topic in message.topics:
+        key = topic.topic_id if uses_ids else topic.topic
+        for part in topic.partitions:
+            session.want(
+                Wanted(
+                    key,
+                    part.partition,
+                    Offset(part.fetch_offset),
+                    part.partition_max_bytes,
+                    Epoch(part.current_leader_epoch),
+                )
+            )
+    if not is_full and len(session) > size_before:
+        sessions.check_size(session)
+    return session, is_full
+
+
+class PendingFetch:
+    """A fetch from its request to its answer. A `broker.fetching.Waiting`."""
+
+    def __init__(
+        self, message: FetchRequest, request: Request, slot: Slot, session: FetchSession, *, is_full: bool
+    ) -> None:
+        self._request = request
+        self._slot = slot
+        self._session = session
+        self._is_full = is_full
+        self._is_committed_only = message.isolation_level == READ_COMMITTED
+        self._max_bytes = min(message.max_bytes, request.node.settings.fetch_max_bytes)
+        self._min_bytes = message.min_bytes
+        self._max_wait_ms = min(message.max_wait_ms, WAIT_MAX_MS)
+        self._timer: asyncio.TimerHandle | None = None
+        self._rest: asyncio.TimerHandle | None = None
+        self._is_news_missed = False
+        self._is_done = False
+
+    @property
+    def _node(self) -> Node:
+        return self._request.node
+
+    def attempt(self) -> bool:
+        """First look. False: the fetch waits, and will answer by itself."""
+        collected = self._collect()
+        if self._is_enough(collected) or self._max_wait_ms <= 0:
+            return self._answer(collected, is_first_turn=True)
+        collected.release()
+        self._session.on_change = self
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._max_wait_ms / 1000, self.hurry)
+        return False
+
+    def session_changed(self) -> None:
+        if self._rest is None:
+            self._look()
+        else:
+            self._is_news_missed = True
+
+    def hurry(self) -> None:
+        """Answer with what there is: time is up, or the consumer has asked again."""
+        self._look(is_last=True)
+
+    def _look(self, *, is_last: bool = False) -> None:
+        """Called in somebody else's turn: whatever goes wrong stays with this connection."""
+        if self._is_done:
+            return
+        try:
+            clock = self._node.world.clock
+            began_s = clock.monotonic_s()
+            collected = self._collect()
+            if is_last or self._is_enough(collected):
+                self._answer(collected, is_first_turn=False)
+            else:
+                collected.release()
+                rest_s = REST_FACTOR * (clock.monotonic_s() - began_s)
+                self._rest = asyncio.get_running_loop().call_later(rest_s, self._end_rest)
+        except DiskFailure as failure:
+            self._node.fail(failure)
+        except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
+            self.cancel()
+            self._request.connection.met_a_bug("a fetch")
+
+    def _end_rest(self) -> None:
+        self._rest = None
+        if self._is_news_missed:
+            self._is_news_missed = False
+            self._look()
+
+    def cancel(self) -> None:
+        """The connection is gone."""
+        self._is_done = True
+        self._settle()
+
+    def _collect(self) -> Collected:
+        return self._session.collect(self._max_bytes, is_full=self._is_full, is_committed_only=self._is_committed_only)
+
+    def _is_enough(self, collected: Collected) -> bool:
+        return collected.has_error or collected.bytes_read >= self._min_bytes or not len(self._session)
+
+    def _answer(self, collected: Collected, *, is_first_turn: bool) -> bool:
+        """Send it; or, if some of it is not in memory, fetch that in a thread first. True if the slot is filled."""
+        self._is_done = True
+        cold = [piece for piece in collected.slices() if not piece.file.is_cached(piece.position, piece.size)]
+        if cold:
+            self._settle_timer()
+            self._request.server.tasks.start(self._warm_and_send(collected, cold), "warm a fetch")
+            return False
+        self._send(collected, is_first_turn=is_first_turn)
+        return True
+
+    async def _warm_and_send(self, collected: Collected, cold: list[FileSlice]) -> None:
+        def warm() -> None:
+            for piece in cold:
+                piece.file.warm(piece.position, piece.size)
+
+        try:
+            await self._node.world.threads.run(warm)
+        except BaseException:
+            collected.release()
+            raise
+        if self._request.connection.is_gone:
+            collected.release()
+            self._settle()
+        else:
+            self._send(collected, is_first_turn=False)
+
+    def _send(self, collected: Collected, *, is_first_turn: bool) -> None:
+        self._session.note_told(collected)
+        self._node.counters.bytes_out += collected.bytes_read
+        chunks = encode_fetch_response(
+            self._request.correlation_id,
+            self._request.version,
+            by_topic(collected.results),
+            session_id=self._session.session_id,
+        )
+        self._settle()
+        if is_first_turn:
+            self._request.connection.fill_with_slices(self._slot, chunks)
+        else:
+            self._request.connection.answer_later(self._slot, chunks)
+
+    def _settle_timer(self) -> None:
+        for timer in (self._timer, self._rest):
+            if timer is not None:
+                timer.cancel()
+        if self._session.on_change is self:
+            self._session.on_change = None
+
+    def _settle(self) -> None:
+        self._settle_timer()
+        self._request.connection.unpark(self)
+        if self._session.session_id == NO_SESSION:
+            self._session.close()

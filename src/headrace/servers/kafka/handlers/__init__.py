@@ -1,0 +1,1 @@
+"""One file per API: a message in, a message out."""

@@ -1,0 +1,33 @@
+"""ApiVersions (key 18): what is served, and who asks."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import ErrorCode
+from headrace.servers.kafka.apis import advertised_versions
+from headrace.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+SOFTWARE_FROM = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(message: ApiVersionsRequest, request: Request) -> ApiVersionsResponse:
+    if request.version >= SOFTWARE_FROM:
+        for text in (message.client_software_name, message.client_software_version):
+            if _SOFTWARE.fullmatch(text) is None:
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(api_keys=_ranges(), finalized_features_epoch=0)
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """For a version from the future: the client reads from this what it can use instead."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges())
+
+
+def _ranges() -> list[ApiVersion]:
+    return [ApiVersion(key, low, high) for key, low, high in advertised_versions()]

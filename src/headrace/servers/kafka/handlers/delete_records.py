@@ -1,0 +1,38 @@
+"""DeleteRecords (key 21): move a log's start; -1 means up to the high watermark. Durable before it is answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import Offset
+from headrace.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: DeleteRecordsRequest, request: Request) -> DeleteRecordsResponse:
+    node = request.node
+    topics = []
+    for topic in message.topics:
+        results = []
+        for wanted in topic.partitions:
+            try:
+                partition = node.topics.partition(topic.name, wanted.partition_index)
+                start = partition.delete_records(Offset(wanted.offset))
+                results.append(DeleteRecordsPartitionResult(wanted.partition_index, start, ErrorCode.NONE))
+            except Refusal as refusal:
+                results.append(DeleteRecordsPartitionResult(wanted.partition_index, -1, refusal.code))
+        topics.append(DeleteRecordsTopicResult(topic.name, results))
+    try:
+        await node.store.write_start_offsets()
+    except Refusal as refusal:
+        for result in (result for topic in topics for result in topic.partitions):
+            result.error_code = result.error_code or refusal.code
+    return DeleteRecordsResponse(topics=topics)

@@ -1,0 +1,64 @@
+"""DescribeConfigs (key 32): every setting with its value and where that comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.metadata.configs import ConfigResource, ResourceKind
+from headrace.metadata.effective_configs import ConfigEntry, describe_configs
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+def handle(message: DescribeConfigsRequest, request: Request) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_result(message, resource, request) for resource in message.resources])
+
+
+def _result(
+    message: DescribeConfigsRequest, wanted: DescribeConfigsResource, request: Request
+) -> DescribeConfigsResult:
+    node = request.node
+    try:
+        entries = describe_configs(
+            node.image,
+            config_resource(wanted.resource_type, wanted.resource_name),
+            wanted.configuration_keys,
+            node.configs,
+        )
+    except Refusal as refusal:
+        return DescribeConfigsResult(refusal.code, refusal.message, wanted.resource_type, wanted.resource_name)
+    return DescribeConfigsResult(
+        ErrorCode.NONE, None, wanted.resource_type, wanted.resource_name, [_config(message, entry) for entry in entries]
+    )
+
+
+def _config(message: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if message.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[DescribeConfigsSynonym(synonym.name, synonym.value, synonym.source) for synonym in synonyms],
+        config_type=entry.type,
+        documentation=entry.documentation if message.include_documentation else None,
+    )
+
+
+def config_resource(kind: int, name: str) -> ConfigResource:
+    """Raises Refusal for the kinds of resource that have no settings here."""
+    if kind not in set(ResourceKind):
+        known = ", ".join(f"{kind.value} ({kind.name.lower()})" for kind in ResourceKind)
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings here; known are {known}")
+    return ConfigResource(ResourceKind(kind), name)

@@ -1,0 +1,77 @@
+"""DescribeTopicPartitions (key 75): topics in pages, for clients that cannot take all partitions at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.metadata.internal import is_internal
+from headrace.model.errors import ErrorCode
+from headrace.servers.kafka.handlers.metadata import partition_error
+from headrace.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from headrace.metadata.image import Partition, Topic
+    from headrace.servers.kafka.apis import Request
+
+PAGE_MAX: Final = 2000  # Kafka's max.request.partition.size.limit
+
+
+def handle(message: DescribeTopicPartitionsRequest, request: Request) -> DescribeTopicPartitionsResponse:
+    image = request.node.image
+    names = sorted({topic.name for topic in message.topics}) or [topic.name for topic in image.sorted_topics()]
+    first_partition = 0
+    if message.cursor is not None:
+        names = [name for name in names if name >= message.cursor.topic_name]
+        if names and names[0] == message.cursor.topic_name:
+            first_partition = max(message.cursor.partition_index, 0)
+    room = min(message.response_partition_limit, PAGE_MAX) if message.response_partition_limit > 0 else PAGE_MAX
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        topic = image.topic_named(name)
+        if topic is None:
+            code = request.node.missing_topic_code(name)
+            response.topics.append(DescribeTopicPartitionsResponseTopic(code, name))
+            continue
+        if room == 0:
+            response.next_cursor = Cursor(name, 0)
+            break
+        first_partition = min(first_partition, topic.partition_count)
+        last = min(first_partition + room, topic.partition_count)
+        response.topics.append(_described(request, topic, range(first_partition, last)))
+        room -= last - first_partition
+        first_partition = 0
+        if last < topic.partition_count:
+            response.next_cursor = Cursor(name, last)
+            break
+    return response
+
+
+def _described(request: Request, topic: Topic, page: range) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        ErrorCode.NONE,
+        topic.name,
+        topic.topic_id,
+        is_internal(topic.name),
+        [_partition(request, topic, topic.partitions[index]) for index in page],
+    )
+
+
+def _partition(request: Request, topic: Topic, partition: Partition) -> DescribeTopicPartitionsResponsePartition:
+    is_offline = request.node.is_offline(topic.topic_id, partition.partition)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=partition_error(partition, is_offline=is_offline),
+        partition_index=partition.partition,
+        leader_id=-1 if is_offline else partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[request.node.node_id] if is_offline else [],
+    )

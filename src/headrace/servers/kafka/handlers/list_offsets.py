@@ -1,0 +1,82 @@
+"""ListOffsets (key 2): the offset of a time, or of one of the named places in a log.
+
+Looking a time up may read cold bytes and open compressed batches, so it runs in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from headrace.model.errors import ErrorCode, Fault, Refusal
+from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch
+from headrace.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from headrace.broker.partition import Partition
+    from headrace.servers.kafka.apis import Request
+
+log = logging.getLogger(__name__)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+
+LEADER_EPOCH_FROM: Final = 4
+SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+
+Place = tuple[int, int, int]
+"""Timestamp, offset and leader epoch."""
+NOWHERE: Final[Place] = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
+
+
+async def handle(message: ListOffsetsRequest, request: Request) -> ListOffsetsResponse:
+    topics = []
+    for topic in message.topics:
+        answers = [await _answer(topic.name, wanted, request) for wanted in topic.partitions]
+        topics.append(ListOffsetsTopicResponse(topic.name, answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+async def _answer(topic: str, wanted: ListOffsetsPartition, request: Request) -> ListOffsetsPartitionResponse:
+    try:
+        partition = request.node.topics.partition(topic, wanted.partition_index)
+        partition.replica.check_read()
+        partition.replica.check_epoch(Epoch(wanted.current_leader_epoch))
+        timestamp, offset, epoch = await _find(partition, wanted.timestamp, request)
+    except Refusal as refusal:
+        return ListOffsetsPartitionResponse(wanted.partition_index, refusal.code)
+    except Fault as fault:
+        log.error("%s-%d cannot be searched by time: %s", topic, wanted.partition_index, fault)  # noqa: TRY400
+        return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+    if request.version < LEADER_EPOCH_FROM:
+        epoch = NO_EPOCH
+    return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.NONE, timestamp, offset, epoch)
+
+
+async def _find(partition: Partition, timestamp: int, request: Request) -> Place:
+    if request.version < SINCE_VERSION.get(timestamp, 0) or timestamp < LATEST_TIERED:
+        raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"version {request.version} has no special time {timestamp}")
+    log = partition.log
+    if timestamp == LATEST:
+        return NO_TIMESTAMP, partition.high_watermark, partition.replica.leader_epoch
+    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        return NO_TIMESTAMP, log.start_offset, log.epochs.epoch_at(log.start_offset)
+    if timestamp == LATEST_TIERED:
+        return NOWHERE  # nothing is kept anywhere else
+    threads = request.node.world.threads
+    if timestamp == MAX_TIMESTAMP:
+        found = await threads.run(log.max_timestamp)
+    else:
+        found = await threads.run(lambda: log.find_timestamp(timestamp))
+    if found is None or found.offset >= partition.high_watermark:
+        return NOWHERE  # what is not committed must not be pointed at
+    return found.timestamp, found.offset, found.leader_epoch

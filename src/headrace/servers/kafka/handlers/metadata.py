@@ -1,0 +1,123 @@
+"""Metadata (key 3): nodes, topics, leaders; creates a topic on first mention where that is allowed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.metadata.internal import is_internal
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_TOPIC_ID
+from headrace.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator
+
+    from headrace.metadata.image import Partition, Topic
+    from headrace.model.names import NodeId
+    from headrace.runtime.network import Address
+    from headrace.servers.kafka.apis import Request
+
+NULL_NAME_FROM = 12  # before, an answer must have a name, though a request could already do without
+ALL_WHEN_EMPTY_UNTIL = 0  # in version 0 an empty list asks for all topics; later, null does
+
+
+def handle(message: MetadataRequest, request: Request) -> MetadataResponse | Awaitable[MetadataResponse]:
+    if message.topics is None or (not message.topics and request.version <= ALL_WHEN_EMPTY_UNTIL):
+        return _response(request, [described(request, topic) for topic in request.node.image.sorted_topics()])
+    missing = _to_create(message, request)
+    if missing:
+        return _create_and_answer(message, request, missing)
+    return _named(message.topics, request, {})
+
+
+def _to_create(message: MetadataRequest, request: Request) -> list[str]:
+    if not (message.allow_auto_topic_creation and request.node.settings.auto_create_topics_enable):
+        return []
+    image = request.node.image
+    names = [topic.name for topic in message.topics or () if topic.name and topic.topic_id == NO_TOPIC_ID]
+    return [name for name in dict.fromkeys(names) if image.topic_named(name) is None]
+
+
+async def _create_and_answer(message: MetadataRequest, request: Request, missing: list[str]) -> MetadataResponse:
+    """The answer holds the new topic: a client never has to ask twice."""
+    refusals = await request.node.auto_create_topics(missing)
+    return _named(message.topics or [], request, refusals)
+
+
+def _named(wanted: list[MetadataRequestTopic], request: Request, refusals: dict[str, Refusal]) -> MetadataResponse:
+    image = request.node.image
+    topics = []
+    for item in wanted:
+        topic = image.topic(item.topic_id) if item.topic_id != NO_TOPIC_ID else image.topic_named(item.name or "")
+        if topic is not None:
+            topics.append(described(request, topic))
+        elif item.topic_id != NO_TOPIC_ID:
+            name = item.name if request.version >= NULL_NAME_FROM else item.name or ""
+            topics.append(MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, name, item.topic_id))
+        else:
+            refusal = refusals.get(item.name or "")
+            code = refusal.code if refusal is not None else request.node.missing_topic_code(item.name or "")
+            topics.append(MetadataResponseTopic(code, item.name or ""))
+    return _response(request, topics)
+
+
+def _response(request: Request, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    node = request.node
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id, address.host, address.port, rack)
+            for node_id, address, rack in brokers(request)
+        ],
+        cluster_id=node.image.cluster_id,
+        controller_id=node.node_id,
+        topics=topics,
+    )
+
+
+def brokers(request: Request) -> Iterator[tuple[NodeId, Address, str | None]]:
+    """Every node with the address that this client should use."""
+    address = request.server.advertised_to(request.connection)
+    for node in request.node.image.sorted_nodes():
+        yield node.node_id, address, node.rack
+
+
+def described(request: Request, topic: Topic) -> MetadataResponseTopic:
+    """Described once for each state of the topic: an answer for 10,000 partitions must not be built each time."""
+    remembered = request.server.described_topics
+    known = remembered.get(topic.topic_id)
+    trouble_count = request.node.trouble_count(topic.topic_id)
+    if known is not None and known[0] is topic and known[1] == trouble_count:
+        return known[2]
+    answer = MetadataResponseTopic(
+        ErrorCode.NONE,
+        topic.name,
+        topic.topic_id,
+        is_internal(topic.name),
+        [_partition(request, topic, partition) for partition in topic.in_order()],
+    )
+    remembered[topic.topic_id] = (topic, trouble_count, answer)
+    return answer
+
+
+def _partition(request: Request, topic: Topic, partition: Partition) -> MetadataResponsePartition:
+    is_offline = request.node.is_offline(topic.topic_id, partition.partition)
+    return MetadataResponsePartition(
+        error_code=partition_error(partition, is_offline=is_offline),
+        partition_index=partition.partition,
+        leader_id=-1 if is_offline else partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[request.node.node_id] if is_offline else [],
+    )
+
+
+def partition_error(partition: Partition, *, is_offline: bool) -> int:
+    return ErrorCode.LEADER_NOT_AVAILABLE if is_offline or not partition.has_leader else ErrorCode.NONE

@@ -1,0 +1,41 @@
+"""OffsetForLeaderEpoch (key 23): where an epoch ended, so that a consumer notices when its log was replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import Epoch
+from headrace.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+    from headrace.servers.kafka.apis import Request
+
+
+def handle(message: OffsetForLeaderEpochRequest, request: Request) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic, [_answer(request.node, topic.topic, wanted) for wanted in topic.partitions]
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _answer(node: Node, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = node.topics.partition(topic, wanted.partition)
+        partition.replica.check_read()
+        partition.replica.check_epoch(Epoch(wanted.current_leader_epoch))
+        epoch, end_offset = partition.epoch_end(Epoch(wanted.leader_epoch))
+    except Refusal as refusal:
+        return EpochEndOffset(refusal.code, wanted.partition)
+    return EpochEndOffset(ErrorCode.NONE, wanted.partition, epoch, end_offset)

@@ -1,0 +1,90 @@
+"""Where a connection's bytes arrive: one reused buffer that grows only as bytes really come."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+SMALL = 16 * 1024  # most clients never need more; 10,000 connections that have spoken cost 160 MB less than with 32 KiB
+LARGE_FRAME = 64 * 1024  # from here on a frame is read exactly to its end, so that its successor is never moved
+KEPT_MAX = 4 << 20  # a producer sends batches of up to a few MB again and again; what grew beyond that goes at once
+GROWTH = 4  # so a client makes us take at most four times the memory of what it has really sent
+
+_LENGTH = Struct(">i")
+
+
+class ReceiveBuffer:
+    """Bytes between `start` and `end` are received and not yet served.
+
+    A client that announces a huge frame gets memory as it sends, not as it promises; one that is silent gets none.
+    """
+
+    __slots__ = ("_most_used", "end", "raw", "start", "view")
+
+    def __init__(self) -> None:
+        self.raw = bytearray()
+        self.view = memoryview(self.raw)
+        self.start = 0
+        self.end = 0
+        self._most_used = 0
+
+    @property
+    def capacity(self) -> int:
+        return len(self.raw)
+
+    def room(self) -> memoryview:
+        """Space for the next bytes; never empty."""
+        waiting = self.end - self.start
+        if waiting == 0:
+            self.start = self.end = 0
+            if not 0 < len(self.raw) <= KEPT_MAX:
+                self._replace(bytearray(SMALL))
+            return self.view
+        if waiting < 4:
+            if len(self.raw) - self.end < 4:
+                self._move_to_front()
+            return self.view[self.end :]
+        frame_size = 4 + int(_LENGTH.unpack_from(self.raw, self.start)[0])
+        if self.start + frame_size > len(self.raw):
+            self._make_room(frame_size)
+        if frame_size > LARGE_FRAME:
+            return self.view[self.end : self.start + frame_size]
+        return self.view[self.end :]
+
+    def filled(self, count: int) -> None:
+        """The first `count` bytes of the last `room()` hold something."""
+        self.end += count
+        if self.end > self._most_used:  # noqa: PLR1730 - max() costs three times as much, per read
+            self._most_used = self.end
+
+    def shrink(self) -> None:
+        """Give memory back that was not used since the last call, if nothing is waiting in it."""
+        used, self._most_used = self._most_used, 0
+        if self.start < self.end:
+            return
+        if used == 0:
+            self.forget()
+        elif used <= SMALL < len(self.raw):
+            self._replace(bytearray(SMALL))
+
+    def forget(self) -> None:
+        """Give all memory back, and what was waiting with it."""
+        self._replace(bytearray())
+
+    def _make_room(self, frame_size: int) -> None:
+        if frame_size <= len(self.raw):
+            self._move_to_front()
+        elif self.end == len(self.raw):
+            waiting = self.view[self.start : self.end]
+            self._replace(bytearray(min(frame_size, len(self.raw) * GROWTH)))
+            self.view[: len(waiting)] = waiting  # into a view: a bytearray would make a copy of it first
+            self.end = len(waiting)
+
+    def _replace(self, raw: bytearray) -> None:
+        self.raw = raw
+        self.view = memoryview(raw)
+        self.start = self.end = 0
+
+    def _move_to_front(self) -> None:
+        waiting = self.end - self.start
+        self.view[:waiting] = self.view[self.start : self.end]
+        self.start, self.end = 0, waiting
