@@ -1,0 +1,96 @@
+"""How a command says that it failed: what was wrong, what was expected, what to do; and with which exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import ErrorCode, Refusal
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+
+DEBUG_VARIABLE = "HEADRACE_DEBUG"  # set, it shows where in the code an error comes from
+
+_NOT_FOUND_CODES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.RESOURCE_NOT_FOUND,
+    ErrorCode.OFFSET_OUT_OF_RANGE,
+}
+
+_HINTS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`headrace topics list` shows the topics, `headrace topics create` makes one",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "leave it as it is with --if-not-exists, or change it with `headrace topics alter`",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "`headrace cluster status` shows how many nodes there are",
+    ErrorCode.INVALID_CONFIG: "`headrace configs describe` shows the settings and their values",
+    ErrorCode.INVALID_PARTITIONS: "partitions can be added, never removed",
+    ErrorCode.MESSAGE_TOO_LARGE: "the limit is the topic's max.message.bytes, see `headrace configs describe --topic`",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "`headrace topics describe` shows which replicas are in sync",
+}
+
+
+class Complaint(Exception):
+    """A command cannot do what it was asked to."""
+
+    def __init__(self, what: str, hint: str = "", exit_code: int = FAILED) -> None:
+        super().__init__(what)
+        self.hint = hint
+        self.exit_code = exit_code
+
+
+class Interrupted(Exception):
+    """Ctrl-C, after the command has tidied up."""
+
+
+def complain(error: Exception) -> int:
+    """Say it on stderr; return the exit code."""
+    if isinstance(error, Interrupted):
+        return INTERRUPTED  # whoever pressed it knows
+    if os.environ.get(DEBUG_VARIABLE):
+        import traceback
+
+        traceback.print_exception(error)
+    what, hint, exit_code = explain(error)
+    write_line(sys.stderr, "error", what, red=True)
+    if hint:
+        write_line(sys.stderr, "hint", hint)
+    return exit_code
+
+
+def explain(error: Exception) -> tuple[str, str, int]:
+    """What to say, what to advise, and the exit code."""
+    from headrace.client.errors import ClientError, DeliveryFailed
+
+    match error:
+        case Complaint():
+            return str(error), error.hint, error.exit_code
+        case DeliveryFailed(cause=Refusal() as refusal):
+            return str(error), _HINTS.get(refusal.code, ""), _exit_code(refusal)
+        case ClientError():
+            return str(error), "", FAILED
+        case Refusal():
+            return error.message, _HINTS.get(error.code, ""), _exit_code(error)
+        case OSError():
+            subject = f"{error.filename}: " if error.filename else ""
+            return f"{subject}{(error.strerror or str(error)).lower()}", "", FAILED
+        case _:
+            hint = f"this is a bug in headrace; with {DEBUG_VARIABLE}=1 set it tells more, which helps to report it"
+            return f"unexpected {type(error).__name__}: {error}", hint, FAILED
+
+
+def _exit_code(refusal: Refusal) -> int:
+    return NOT_FOUND if refusal.code in _NOT_FOUND_CODES else FAILED
+
+
+def write_line(stream: TextIO, label: str, text: str, *, red: bool = False) -> None:
+    if red and stream.isatty() and not os.environ.get("NO_COLOR"):
+        label = f"\x1b[31m{label}\x1b[0m"
+    stream.write(f"{label}: {text}\n")
+    stream.flush()

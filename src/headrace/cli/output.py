@@ -1,0 +1,72 @@
+"""Answers go to stdout, talk goes to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class ReaderLeft(Exception):
+    """Nobody reads what we print any more."""
+
+
+def answer(text: str) -> None:
+    answer_bytes(text.encode(errors="surrogateescape") + b"\n")
+
+
+def answer_bytes(text: bytes) -> None:
+    """Print at once: whoever follows a stream wants to see each message when it comes."""
+    try:
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError as gone:
+        raise ReaderLeft from gone
+
+
+def answer_json(value: object) -> None:
+    answer(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def talk(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Aligned columns, numbers to the right. Plain text, so that it can be piped."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
+    is_number = [bool(rows) and all(isinstance(row[i], int) for row in rows) for i in range(len(columns))]
+    lines = []
+    for line in [list(columns), *cells]:
+        padded = [
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, is_number, strict=True)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def bytes_text(count: float) -> str:
+    """A size for people: three digits and a unit."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

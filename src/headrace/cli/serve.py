@@ -1,0 +1,181 @@
+"""`headrace serve`: one node in one process. Here the real parts are chosen and put together."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace import __version__
+from headrace.broker.identity import WrongIdentity
+from headrace.broker.node import Node
+from headrace.model.errors import DiskFailure, Refusal
+from headrace.model.names import NodeId
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.disk import SystemDisk
+from headrace.runtime.entropy import SystemEntropy
+from headrace.runtime.network import Address, SystemNetwork
+from headrace.runtime.threads import SystemThreads
+from headrace.runtime.world import World
+from headrace.servers.console.server import ConsoleServer
+from headrace.servers.kafka.server import KafkaServer
+from headrace.storage.damage import DamagedLog
+from headrace.storage.handles import OPEN_FILES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger("headrace")
+
+FILES_WANTED = 65_536  # connections and segments; the operating system's usual 1,024 suffice for neither
+STOP_S = 30.0  # a stop that takes longer is given up: recovery at the next start is safe
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    data_dir: Path
+    listen: Address
+    http: Address | None
+    advertised: Address | None = None
+    node_id: int | None = None
+    rack: str | None = None
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+class CannotStart(Exception):
+    """The reason, in words for the person at the terminal."""
+
+
+def serve(options: ServeOptions) -> int:
+    """Run until SIGTERM or Ctrl-C. The exit code: 0 after a clean stop, 1 otherwise."""
+    if not __debug__:
+        raise CannotStart("asserts guard the data, and `python -O` removes them; start without -O")
+    return asyncio.run(_run(options, _raise_file_limit()))
+
+
+async def _run(options: ServeOptions, files_max: int) -> int:
+    try:
+        disk = SystemDisk(options.data_dir)
+    except OSError as error:
+        raise CannotStart(f"the data directory cannot be used: {error.strerror or error}") from error
+    threads = SystemThreads()
+    world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
+    node = Node(
+        world,
+        node_id=None if options.node_id is None else NodeId(options.node_id),
+        configs=options.configs,
+        rack=options.rack,
+        open_files=min(OPEN_FILES, files_max // 2),
+    )
+    try:
+        await node.start()
+        return await _serve(node, options)
+    except (WrongIdentity, DamagedLog, DiskFailure) as error:
+        raise CannotStart(str(error)) from error
+    except Refusal as refusal:
+        raise CannotStart(refusal.message) from refusal
+    finally:
+        threads.close()
+        disk.close()
+
+
+async def _serve(node: Node, options: ServeOptions) -> int:
+    stop = _stop_signal()
+    kafka = KafkaServer(node, options.advertised)
+    console = ConsoleServer(node) if options.http is not None else None
+    servers: list[KafkaServer | ConsoleServer] = [kafka] if console is None else [kafka, console]
+    try:
+        addresses = [f"kafka://{await _listen(kafka, options.listen)}"]
+        if console is not None and options.http is not None:
+            addresses.append(f"http://{await _listen(console, options.http)}")
+        gc.collect()
+        gc.freeze()  # what lives as long as the node need not be looked at again and again
+        _announce(node, addresses, options)
+        await _first_of(stop, node.failed)
+    finally:
+        for server in servers:
+            await server.stop()
+        await asyncio.wait_for(node.stop(), STOP_S)
+    if node.failed.done():
+        print(f"headrace: stopped because {node.failed.result()}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _listen(server: KafkaServer | ConsoleServer, address: Address) -> Address:
+    try:
+        return await server.start(address)
+    except OSError as error:
+        raise CannotStart(
+            f"cannot listen on {address}: {error.strerror or error}; "
+            "is another node running there? Choose another with --listen or --http"
+        ) from error
+
+
+async def _first_of(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _stop_signal() -> asyncio.Future[object]:
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[object] = loop.create_future()
+
+    def asked() -> None:
+        if stop.done():
+            os._exit(130)  # asked twice: somebody is in a hurry, and a crash is safe
+        stop.set_result(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked)
+    return stop
+
+
+def _announce(node: Node, addresses: list[str], options: ServeOptions) -> None:
+    """The one line that says where to find the node, for people and for scripts that wait for it."""
+    print(
+        f"headrace {__version__} node {node.node_id} is ready: {' '.join(addresses)} data={options.data_dir}",
+        flush=True,
+    )
+
+
+def _raise_file_limit() -> int:
+    """As many open files as the system allows, and we can use; returns how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line, for machines that collect logs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "ts": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "msg": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def configure_logging(level: str, form: str) -> None:
+    """Logs go to stderr: plain lines for people, JSON lines for collectors."""
+    handler = logging.StreamHandler(sys.stderr)
+    if form == "json":
+        handler.setFormatter(JsonLines())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

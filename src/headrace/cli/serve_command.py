@@ -1,0 +1,165 @@
+"""`headrace serve`: its options. The node itself is put together in `serve.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.options import HELP, pair
+
+if TYPE_CHECKING:
+    from headrace.runtime.network import Address
+
+OFF = "off"
+
+
+@click.command("serve", context_settings=HELP)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="headrace-data",
+    envvar="HEADRACE_DATA_DIR",
+    show_default=True,
+    show_envvar=True,
+    help="Where the node keeps what it stores.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:9092",
+    envvar="HEADRACE_LISTEN",
+    metavar="HOST:PORT",
+    show_default=True,
+    show_envvar=True,
+    help="For Kafka clients.",
+)
+@click.option(
+    "--http",
+    default="127.0.0.1:8080",
+    envvar="HEADRACE_HTTP",
+    metavar="HOST:PORT",
+    show_default=True,
+    show_envvar=True,
+    help=f"For health checks and metrics; `{OFF}` for none.",
+)
+@click.option(
+    "--advertise",
+    envvar="HEADRACE_ADVERTISE",
+    metavar="HOST:PORT",
+    show_envvar=True,
+    help="The address that clients are told to use. Default: the one they dialled.",
+)
+@click.option(
+    "--node-id",
+    type=click.IntRange(min=0),
+    envvar="HEADRACE_NODE_ID",
+    show_envvar=True,
+    help="Who this node is; stays with its data. Default: what the data says, else 1.",
+)
+@click.option("--rack", envvar="HEADRACE_RACK", show_envvar=True, help="Replicas are kept on different racks.")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    envvar="HEADRACE_CONFIG",
+    show_envvar=True,
+    help="Settings in a TOML file. -X wins over it.",
+)
+@click.option(
+    "-X",
+    "settings",
+    type=pair,
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="One setting, under Kafka's name. Repeatable.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    envvar="HEADRACE_LOG_LEVEL",
+    show_default=True,
+    show_envvar=True,
+    help="What is worth a line on stderr.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    envvar="HEADRACE_LOG_FORMAT",
+    show_default=True,
+    show_envvar=True,
+    help="Lines for people, or for programs.",
+)
+def command(
+    data_dir: Path,
+    listen: str,
+    http: str,
+    advertise: str | None,
+    node_id: int | None,
+    rack: str | None,
+    config: Path | None,
+    settings: tuple[tuple[str, str], ...],
+    log_level: str,
+    log_format: str,
+) -> int:
+    """Run a node until Ctrl-C or SIGTERM. It needs no options.
+
+    When it is ready it prints one line with its addresses. Port 0 takes any that is free.
+    """
+    from headrace.cli import serve
+    from headrace.cli.complaints import Complaint
+
+    configs = _settings_from(config) if config is not None else {}
+    configs.update(settings)
+    options = serve.ServeOptions(
+        data_dir=data_dir,
+        listen=_address(listen, "--listen"),
+        http=None if http == OFF else _address(http, "--http"),
+        advertised=None if advertise is None else _address(advertise, "--advertise"),
+        node_id=node_id,
+        rack=rack,
+        configs=configs,
+    )
+    serve.configure_logging(log_level, log_format)
+    try:
+        return serve.serve(options)
+    except serve.CannotStart as reason:
+        raise Complaint(f"the node cannot start: {reason}") from reason
+
+
+def _address(text: str, option: str) -> Address:
+    from headrace.client.view import parse_address
+
+    try:
+        return parse_address(text, port_min=0)
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong), param_hint=option) from wrong
+
+
+def _settings_from(path: Path) -> dict[str, str]:
+    import tomllib
+
+    from headrace.cli.complaints import USAGE, Complaint
+
+    try:
+        with path.open("rb") as file:
+            return dict(flattened(tomllib.load(file)))
+    except tomllib.TOMLDecodeError as wrong:
+        raise Complaint(f"{path} is not TOML: {wrong}", exit_code=USAGE) from wrong
+
+
+def flattened(content: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Settings as names and texts. Tables and dotted names mean the same: `[log] dirs` is `log.dirs`."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in content.items():
+        match value:
+            case dict():
+                pairs += flattened(value, f"{prefix}{name}.")
+            case bool():
+                pairs.append((prefix + name, "true" if value else "false"))
+            case list():
+                pairs.append((prefix + name, ",".join(str(element) for element in value)))
+            case _:
+                pairs.append((prefix + name, str(value)))
+    return pairs

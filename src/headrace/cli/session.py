@@ -1,0 +1,38 @@
+"""Runs a command's work against a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.cli.complaints import USAGE, Complaint, Interrupted
+from headrace.cli.options import chosen_bootstrap_server
+from headrace.client.cluster import ClusterSettings, system_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from headrace.client.cluster import Cluster
+
+T = TypeVar("T")
+
+CLIENT_ID = "headrace-cli"
+RETRY_FOR_S = 15.0  # a person waits; longer than a leader election
+
+
+def with_cluster(work: Callable[[Cluster], Awaitable[T]]) -> T:
+    """Connect, run `work`, disconnect."""
+    settings = ClusterSettings(client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S)
+    try:
+        cluster = system_cluster(chosen_bootstrap_server(), settings)
+    except ValueError as wrong:
+        raise Complaint(f"--bootstrap-server: {wrong}", exit_code=USAGE) from wrong
+
+    async def run() -> T:
+        async with cluster:
+            return await work(cluster)
+
+    try:
+        return asyncio.run(run())
+    except KeyboardInterrupt as stop:
+        raise Interrupted from stop

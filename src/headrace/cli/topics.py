@@ -1,0 +1,250 @@
+"""`headrace topics`: create, list, describe, alter, delete."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.options import HELP, bootstrap_server, noun, output_format, pair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.client.admin import Admin, Config
+    from headrace.client.cluster import Cluster
+    from headrace.client.view import Topic
+    from headrace.model.names import TopicPartition
+
+command = noun("Create, list, describe, alter and delete topics.")
+
+topic_name = click.option("--name", required=True, help="The topic.")
+
+
+@command.command(context_settings=HELP)
+@topic_name
+@click.option("--partitions", type=click.IntRange(min=1), help="How many. Default: the cluster's num.partitions.")
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="Copies of each. Default: the cluster's default.replication.factor.",
+)
+@click.option(
+    "--config", "configs", type=pair, metavar="NAME=VALUE", multiple=True, help="A setting of the topic. Repeatable."
+)
+@click.option("--if-not-exists", is_flag=True, help="A topic that is there already is no error; it stays as it is.")
+@bootstrap_server
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[tuple[str, str], ...],
+    if_not_exists: bool,
+) -> None:
+    """Create a topic. It can be written to when the command ends."""
+    from headrace.cli.output import plural, talk
+    from headrace.cli.session import with_cluster
+    from headrace.client.admin import BY_DEFAULT, Admin
+    from headrace.model.errors import ErrorCode, Refusal
+
+    async def work(cluster: Cluster) -> None:
+        try:
+            await Admin(cluster).create_topic(
+                name,
+                partitions=partitions or BY_DEFAULT,
+                replication_factor=replication_factor or BY_DEFAULT,
+                configs=dict(configs),
+            )
+        except Refusal as refusal:
+            if not (if_not_exists and refusal.code == ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise
+            talk(f"topic {name} is there already")
+            return
+        topic = await cluster.topic(name)
+        talk(f"created topic {name} with {plural(len(topic.partitions), 'partition')}")
+
+    with_cluster(work)
+
+
+@command.command("list", context_settings=HELP)
+@click.option("--internal", is_flag=True, help="Also those that the cluster keeps for itself.")
+@output_format
+@bootstrap_server
+def list_topics(internal: bool, form: str) -> None:
+    """List the topics."""
+    from headrace.cli.output import answer, answer_json, table
+    from headrace.cli.session import with_cluster
+    from headrace.client.admin import Admin
+    from headrace.model.names import topic_id_text
+
+    async def work(cluster: Cluster) -> list[Topic]:
+        return await Admin(cluster).list_topics()
+
+    topics = [topic for topic in with_cluster(work) if internal or not topic.is_internal]
+    if form == "json":
+        answer_json(
+            [
+                {
+                    "name": topic.name,
+                    "topic_id": topic_id_text(topic.topic_id),
+                    "partitions": len(topic.partitions),
+                    "replication_factor": _replication_factor(topic),
+                    "is_internal": topic.is_internal,
+                }
+                for topic in topics
+            ]
+        )
+    elif topics:
+        rows = [(topic.name, len(topic.partitions), _replication_factor(topic)) for topic in topics]
+        answer(table(("NAME", "PARTITIONS", "REPLICATION"), rows))
+
+
+@command.command(context_settings=HELP)
+@topic_name
+@click.option("--verbose", is_flag=True, help="Also id, settings, offsets and sizes.")
+@output_format
+@bootstrap_server
+def describe(name: str, verbose: bool, form: str) -> None:
+    """Show who leads each partition, and which replicas are in sync."""
+    from headrace.cli.output import answer, answer_json
+    from headrace.cli.session import with_cluster
+
+    async def work(cluster: Cluster) -> tuple[Topic, dict[str, Any] | None]:
+        topic = await cluster.topic(name)
+        return topic, await _facts(cluster, topic) if verbose or form == "json" else None
+
+    topic, facts = with_cluster(work)
+    if form == "json":
+        answer_json(facts)
+        return
+    answer("\n".join(partition_lines(topic)))
+    if facts is not None:
+        answer(_verbose_text(facts))
+
+
+@command.command(context_settings=HELP)
+@topic_name
+@click.option("--partitions", type=click.IntRange(min=1), required=True, help="How many it shall have. Never fewer.")
+@bootstrap_server
+def alter(name: str, partitions: int) -> None:
+    """Add partitions. Messages stay where they are; new ones with the same key may go elsewhere."""
+    from headrace.cli.output import plural, talk
+    from headrace.cli.session import with_cluster
+    from headrace.client.admin import Admin
+
+    async def work(cluster: Cluster) -> None:
+        await Admin(cluster).add_partitions(name, partitions)
+
+    with_cluster(work)
+    talk(f"topic {name} now has {plural(partitions, 'partition')}")
+
+
+@command.command(context_settings=HELP)
+@topic_name
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@bootstrap_server
+def delete(name: str, yes: bool) -> None:
+    """Delete a topic and everything in it. On a terminal it asks first."""
+    from headrace.cli.complaints import Complaint
+    from headrace.cli.output import plural, talk
+    from headrace.cli.session import with_cluster
+    from headrace.client.admin import Admin
+
+    async def work(cluster: Cluster) -> None:
+        topic = await cluster.topic(name)
+        if not yes and sys.stdin.isatty():
+            partitions = plural(len(topic.partitions), "partition")
+            if not click.confirm(f"Delete topic {name!r} with {partitions} and all messages?", err=True):
+                raise Complaint(f"topic {name!r} was not deleted")
+        await Admin(cluster).delete_topic(name)
+
+    with_cluster(work)
+    talk(f"deleted topic {name}")
+
+
+def partition_lines(topic: Topic) -> list[str]:
+    """One line per partition: `Partition 0: Leader=1, ISR=[1,2,3]`."""
+    return [
+        f"Partition {part.index}: Leader={'none' if part.is_offline else part.leader}, ISR=[{_numbers(part.isr)}]"
+        for part in topic.partitions
+    ]
+
+
+def _replication_factor(topic: Topic) -> int:
+    return max((len(part.replicas) for part in topic.partitions), default=0)
+
+
+async def _facts(cluster: Cluster, topic: Topic) -> dict[str, Any]:
+    """All that can be said about a topic, ready for JSON."""
+    from headrace.client.admin import Admin, Resource, ResourceType
+    from headrace.client.offsets import find_bounds
+    from headrace.model.names import TopicPartition, topic_id_text
+
+    admin = Admin(cluster)
+    configs = await admin.describe_configs(Resource(ResourceType.TOPIC, topic.name))
+    names = [TopicPartition(topic.name, part.index) for part in topic.partitions if not part.is_offline]
+    bounds = await find_bounds(cluster, names)
+    sizes = await _sizes(cluster, admin)
+    partitions: list[dict[str, Any]] = []
+    for part in topic.partitions:
+        name = TopicPartition(topic.name, part.index)
+        first, end = bounds.get(name, (None, None))
+        partitions.append(
+            {
+                "partition": part.index,
+                "leader": None if part.is_offline else part.leader,
+                "leader_epoch": part.leader_epoch,
+                "replicas": list(part.replicas),
+                "isr": list(part.isr),
+                "first_offset": first,
+                "end_offset": end,
+                "bytes": sizes.get(name),
+            }
+        )
+    return {
+        "name": topic.name,
+        "topic_id": topic_id_text(topic.topic_id),
+        "is_internal": topic.is_internal,
+        "replication_factor": _replication_factor(topic),
+        "configs": {config.name: _shown(config) for config in configs if not config.is_default},
+        "partitions": partitions,
+    }
+
+
+async def _sizes(cluster: Cluster, admin: Admin) -> dict[TopicPartition, int]:
+    """Bytes of each partition: the largest copy, where nodes differ."""
+    sizes: dict[TopicPartition, int] = {}
+    for node_id in sorted(cluster.view.nodes):
+        for directory in await admin.log_dirs(node_id):
+            for name, size in directory.sizes.items():
+                sizes[name] = max(size, sizes.get(name, 0))
+    return sizes
+
+
+def _shown(config: Config) -> str | None:
+    return "(hidden)" if config.is_sensitive else config.value
+
+
+def _verbose_text(facts: dict[str, Any]) -> str:
+    from headrace.cli.output import table
+
+    rows = [
+        (part["partition"], _numbers(part["replicas"]), part["first_offset"], part["end_offset"], part["bytes"])
+        for part in facts["partitions"]
+    ]
+    settings = [f"  {name}={value}" for name, value in facts["configs"].items()]
+    return "\n".join(
+        [
+            "",
+            f"Topic id: {facts['topic_id']}",
+            "Settings:" if settings else "Settings: all as by default",
+            *settings,
+            "",
+            table(("PARTITION", "REPLICAS", "FIRST OFFSET", "END OFFSET", "BYTES"), rows),
+        ]
+    )
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))

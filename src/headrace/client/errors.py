@@ -1,0 +1,45 @@
+"""What can go wrong between a client and a cluster. What a node itself refuses is a `Refusal`."""
+
+from __future__ import annotations
+
+from headrace.model.errors import ErrorCode, Refusal
+
+
+class ClientError(Exception):
+    """Trouble on the way to the cluster. The text says what was tried and what to check."""
+
+
+class ConnectionLost(ClientError):
+    """The connection could not be made, or broke. A request on it may or may not have been served."""
+
+
+class RequestTimedOut(ClientError):
+    """No answer in time. The request may or may not have been served."""
+
+
+class ClusterUnreachable(ClientError):
+    """No address that we know leads to a node."""
+
+
+class DeliveryFailed(ClientError):
+    """Messages that were handed to a producer are not in the log, as far as we know."""
+
+    def __init__(self, message: str, message_count: int, cause: Exception) -> None:
+        super().__init__(message)
+        self.message_count = message_count
+        self.cause = cause
+
+
+def refuse_unless_ok(code: int, what: str, message: str | None = None) -> None:
+    """Raise the error that a node answered with. `what` names the thing that it answered about."""
+    if code != ErrorCode.NONE:
+        error = error_code(code)
+        raise Refusal(error, message or f"{what}: {error.name.lower().replace('_', ' ')}")
+
+
+def error_code(code: int) -> ErrorCode:
+    """A node newer than we are may answer codes that we have no name for."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,126 @@
+"""Keeps the buffers of one node's partitions filled: one long poll after the other, each on the heels of the last."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from headrace.client.cluster import FETCH_LANE, Patience
+from headrace.client.errors import ClientError, error_code
+from headrace.client.fetch_session import FetchSession, Wanted
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_NODE, TopicPartition
+from headrace.wire.messages.fetch import FetchResponse
+
+if TYPE_CHECKING:
+    from headrace.client.cluster import Cluster
+    from headrace.wire.messages.fetch import PartitionData
+
+ANSWER_GRACE_S = 10.0  # beyond the poll's own wait: a node may have to read a cold disk
+
+_SESSION_LOST = {
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+}
+
+
+class Wish(NamedTuple):
+    """What a node is asked for next."""
+
+    partitions: dict[TopicPartition, Wanted]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+
+
+class Reading(Protocol):
+    """Who wants the records."""
+
+    def wanted_from(self, node_id: int) -> Wish: ...
+
+    def leaders_moved(self) -> None: ...
+
+    def fetched(self, name: TopicPartition, offset: int, answer: PartitionData) -> None: ...
+
+    def fetch_failed(self, node_id: int, trouble: Exception) -> None: ...
+
+
+class Fetcher:
+    def __init__(self, node_id: int, cluster: Cluster, reading: Reading) -> None:
+        self._node_id = node_id
+        self._cluster = cluster
+        self._reading = reading
+        self._session = FetchSession()
+        self._has_room = asyncio.Event()
+
+    def wake(self) -> None:
+        """A buffer has room, or a partition came to this node."""
+        self._has_room.set()
+
+    async def run(self) -> None:
+        patience: Patience | None = None
+        while True:
+            self._has_room.clear()
+            wish = self._reading.wanted_from(self._node_id)
+            if not wish.partitions:
+                await self._has_room.wait()
+                continue
+            try:
+                await self._fetch(wish)
+                patience = None
+            except (ClientError, Refusal) as trouble:
+                self._session.reset()
+                if not self._cluster.may_pass(trouble):
+                    self._reading.fetch_failed(self._node_id, trouble)
+                    return
+                patience = patience or Patience(self._cluster, self._cluster.settings.retry_for_s)
+                if not await self._ride_out(patience, trouble):
+                    return
+
+    async def _ride_out(self, patience: Patience, trouble: Exception) -> bool:
+        """Wait, and look where the partitions are now. False if it has lasted too long."""
+        try:
+            await patience.wait_or_raise(trouble)
+        except (ClientError, Refusal) as final:
+            self._reading.fetch_failed(self._node_id, final)
+            return False
+        try:
+            await self._cluster.refresh()
+        except (ClientError, Refusal):
+            return True  # the next fetch meets the same trouble
+        self._reading.leaders_moved()
+        return True
+
+    async def _fetch(self, wish: Wish) -> None:
+        if self._node_id == NO_NODE:
+            raise self._cluster.why_no_leader(next(iter(wish.partitions)))
+        connection = await self._cluster.node_connection(self._node_id, FETCH_LANE)
+        request = self._session.request(
+            wish.partitions, max_wait_ms=wish.max_wait_ms, min_bytes=wish.min_bytes, max_bytes=wish.max_bytes
+        )
+        answer = await connection.request(request, FetchResponse, timeout_s=wish.max_wait_ms / 1000 + ANSWER_GRACE_S)
+        if answer.error_code:
+            code = error_code(answer.error_code)
+            self._session.reset()
+            if code not in _SESSION_LOST:
+                raise Refusal(code, f"node {self._node_id} refuses to be read: {code.name.lower().replace('_', ' ')}")
+            return
+        self._session.accepted(answer.session_id)
+        self._hand_over(answer, wish.partitions)
+
+    def _hand_over(self, answer: FetchResponse, wanted: dict[TopicPartition, Wanted]) -> None:
+        """Give out the good, then raise what calls for another look at the cluster."""
+        names = {want.topic_id: name.topic for name, want in wanted.items()}
+        moved: Refusal | None = None
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                # From version 13 on an answer names topics by id alone.
+                name = TopicPartition(topic.topic or names.get(topic.topic_id, ""), partition.partition_index)
+                code = error_code(partition.error_code)
+                if code.is_retriable:
+                    moved = Refusal(code, f"{name}: {code.name.lower().replace('_', ' ')}")
+                elif name in wanted:
+                    self._reading.fetched(name, wanted[name].offset, partition)
+        if moved is not None:
+            raise moved

@@ -1,0 +1,294 @@
+"""Sends messages in batches: one request carries a thousand, where one by one they would cost a thousand.
+
+A batch leaves when it is full, or when its oldest message has waited for `linger_ms`. A producer that asks for all
+acknowledgements is idempotent: it numbers its batches, so that a retry after a lost answer is not written twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from headrace.client.batch import PendingBatch, Receipt
+from headrace.client.cluster import no_such_partition
+from headrace.client.delivery import Deliveries
+from headrace.client.errors import ClientError, DeliveryFailed
+from headrace.client.lane import Lane
+from headrace.client.partitioner import StickyPartitioner
+from headrace.model.names import TopicPartition
+from headrace.runtime.tasks import TaskScope
+from headrace.wire.batches import Codec
+from headrace.wire.partitioning import partition_for_key
+from headrace.wire.records import record_size_max
+
+if TYPE_CHECKING:
+    from headrace.client.cluster import Cluster
+    from headrace.client.view import Topic
+    from headrace.wire.records import Headers
+
+BATCH_BYTES = 1 << 20  # just under Kafka's default max.message.bytes; larger ones gain nothing
+BUFFER_BYTES = 32 << 20  # Kafka's buffer.memory: a slow node must slow its producers, not fill their memory
+LINGER_MS = 5.0  # Kafka's default since 4.0: little delay, far fewer requests
+DELIVERY_TIMEOUT_S = 120.0  # Kafka's delivery.timeout.ms: from `send` to giving up, retries included
+UNSEEN_FAILURES_MAX = 1000  # kept for `flush` to tell; whoever never flushes must not fill the memory
+
+
+class Acks(IntEnum):
+    """What a producer waits for."""
+
+    NONE = 0
+    LEADER = 1
+    ALL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    acks: Acks = Acks.ALL
+    codec: Codec = Codec.NONE
+    batch_bytes: int = BATCH_BYTES
+    linger_ms: float = LINGER_MS
+    buffer_bytes: int = BUFFER_BYTES
+    delivery_timeout_s: float = DELIVERY_TIMEOUT_S
+    is_idempotent: bool | None = None
+    """None: exactly when `acks` is ALL, the only case where it means something."""
+
+    def __post_init__(self) -> None:
+        if self.is_idempotent and self.acks is not Acks.ALL:
+            raise ValueError("an idempotent producer needs acks=all: without it a retry cannot be told from a loss")
+        for name in ("batch_bytes", "buffer_bytes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
+        if self.linger_ms < 0:
+            raise ValueError(f"linger_ms is {self.linger_ms}; expected 0 or more")
+
+    @property
+    def numbers_batches(self) -> bool:
+        return self.acks is Acks.ALL if self.is_idempotent is None else self.is_idempotent
+
+
+class BatchingProducer:
+    """Use it with `async with`: leaving the block sends what is left.
+
+    `send` returns once a message is in a batch. Await the receipt that it returns for the outcome; what goes wrong with
+    messages whose receipt nobody awaits is raised by the next `flush`.
+    """
+
+    def __init__(self, cluster: Cluster, settings: ProducerSettings | None = None) -> None:
+        self.settings = settings or ProducerSettings()
+        self.delivered_count = 0
+        self.failed_count = 0
+        self._cluster = cluster
+        self._stickies: dict[str, tuple[Topic, StickyPartitioner]] = {}
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._buffered_bytes = 0
+        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._unseen_failures: list[PendingBatch] = []
+        self._scope = TaskScope(self._broke)
+        self._deliveries = Deliveries(self, cluster, self._scope)
+        self._is_closed = False
+
+    async def __aenter__(self) -> BatchingProducer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._buffered_bytes
+
+    async def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Receipt:
+        """Put a message into a batch. Waits only while the buffer is full, or for news about the topic."""
+        known, sticky = self._known_topic(topic) or await self._learn_topic(topic)
+        record_bytes = record_size_max(key, value, headers)
+        while self._buffered_bytes and self._buffered_bytes + record_bytes > self.settings.buffer_bytes:
+            await self._wait_for_room()
+        if self._is_closed:
+            raise ClientError("this producer is closed")
+        if partition is None:
+            if key is None:
+                partition = self._sticky_partition(topic, sticky, record_bytes)
+            else:
+                partition = partition_for_key(key, len(known.partitions))
+        elif not 0 <= partition < len(known.partitions):
+            raise no_such_partition(known, partition)
+        batch = self.get_or_create_batch(known, partition, record_bytes)
+        before = batch.size
+        position = batch.append(
+            self._cluster.clock.wall_ms() if timestamp_ms is None else timestamp_ms, key, value, headers
+        )
+        self._buffered_bytes += batch.size - before
+        if batch.is_full():
+            self.flush_batch(batch)
+            await asyncio.sleep(0)  # a caller that never waits would otherwise keep the batch from leaving
+        return Receipt(batch, position)
+
+    async def flush(self) -> None:
+        """Send all that was given so far, and wait for the outcome.
+
+        DeliveryFailed if a message was lost that nobody watched.
+        """
+        unsent = [batch for lane in self._lanes.values() for batch in lane.batches]
+        for lane in self._lanes.values():
+            lane.close_filling()
+            self._deliveries.wake(lane)
+        for batch in unsent:
+            await batch.outcome_known()
+        failures, self._unseen_failures = [batch for batch in self._unseen_failures if not batch.is_watched], []
+        if failures:
+            raise _delivery_failed(failures)
+
+    async def close(self) -> None:
+        """Flush, then stop. What is still unsent after a failed flush is given up."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self.flush()
+        finally:
+            self._deliveries.stop()
+            await self._scope.close()
+            self._give_up(ClientError("the producer was closed before the message was sent"))
+
+    # Batches.
+
+    def get_or_create_batch(self, topic: Topic, partition: int, record_bytes: int) -> PendingBatch:
+        """The batch of a partition that has room for this much."""
+        name = TopicPartition(topic.name, partition)
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = Lane(name)
+        batch = lane.filling
+        if batch is not None and not batch.has_room_for(record_bytes):
+            self.flush_batch(batch)
+            batch = None
+        return batch if batch is not None else self._create_batch(lane)
+
+    def flush_batch(self, batch: PendingBatch) -> None:
+        """Let a batch leave as soon as its partition is free, with what it has."""
+        lane = self._lanes[batch.partition]
+        if lane.filling is batch:
+            lane.close_filling()
+            self._move_sticky_on(batch.partition)
+        self._deliveries.wake(lane)
+
+    def _create_batch(self, lane: Lane) -> PendingBatch:
+        now_s = self._cluster.clock.monotonic_s()
+        settings = self.settings
+        batch = PendingBatch(
+            lane.partition,
+            settings.codec,
+            settings.batch_bytes,
+            due_s=now_s + settings.linger_ms / 1000,
+            deadline_s=now_s + settings.delivery_timeout_s,
+        )
+        lane.filling = batch
+        self._buffered_bytes += batch.size
+        asyncio.get_running_loop().call_later(settings.linger_ms / 1000, self._linger_ended, lane, batch)
+        return batch
+
+    def _linger_ended(self, lane: Lane, batch: PendingBatch) -> None:
+        if lane.filling is batch:
+            batch.due_s = 0.0  # timers may be early by a grain of the clock
+            self._deliveries.wake(lane)
+
+    def _sticky_partition(self, topic: str, sticky: StickyPartitioner, record_bytes: int) -> int:
+        """A message that finds its batch full begins the next one, which is elsewhere."""
+        lane = self._lanes.get(TopicPartition(topic, sticky.partition))
+        if lane is not None and lane.filling is not None and not lane.filling.has_room_for(record_bytes):
+            self.flush_batch(lane.filling)
+        return sticky.partition
+
+    def _move_sticky_on(self, partition: TopicPartition) -> None:
+        entry = self._stickies.get(partition.topic)
+        if entry is not None and entry[1].partition == partition.partition:
+            entry[1].move_on()
+
+    # Topics.
+
+    def _known_topic(self, name: str) -> tuple[Topic, StickyPartitioner] | None:
+        """What the last message found, as long as the cluster says nothing else."""
+        entry = self._stickies.get(name)
+        return entry if entry is not None and entry[0] is self._cluster.known_topic(name) else None
+
+    async def _learn_topic(self, name: str) -> tuple[Topic, StickyPartitioner]:
+        topic = await self._cluster.topic(name)
+        entry = self._stickies.get(name)
+        if entry is None:
+            sticky = StickyPartitioner(topic, self._cluster.entropy.fraction())
+        else:
+            sticky = entry[1]
+            sticky.learn(topic)
+        self._stickies[name] = (topic, sticky)
+        return topic, sticky
+
+    # Outcomes, as `Deliveries` finds them.
+
+    def batch_left(self, batch: PendingBatch) -> None:
+        """A batch that lingered is on its way: messages without a key move on with it."""
+        self._move_sticky_on(batch.partition)
+
+    def batch_split(self, batch: PendingBatch, halves: tuple[PendingBatch, PendingBatch]) -> None:
+        self._buffered_bytes += sum(half.size for half in halves) - batch.size
+        batch.settle()
+
+    def batch_delivered(self, batch: PendingBatch) -> None:
+        self.delivered_count += batch.count
+        self._settle(batch)
+
+    def batch_failed(self, batch: PendingBatch, error: Exception) -> None:
+        batch.error = error
+        self.failed_count += batch.count
+        self._unseen_failures = [failed for failed in self._unseen_failures if not failed.is_watched]
+        if len(self._unseen_failures) < UNSEEN_FAILURES_MAX:
+            self._unseen_failures.append(batch)
+        self._settle(batch)
+
+    def _settle(self, batch: PendingBatch) -> None:
+        self._buffered_bytes -= batch.size
+        batch.settle()
+        while self._room_waiters:
+            _wake(self._room_waiters.popleft())
+
+    async def _wait_for_room(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._room_waiters.append(waiter)
+        await waiter
+
+    def _broke(self, name: str, error: BaseException) -> None:
+        """A bug in a delivery: whatever waits for it must not wait for ever."""
+        self._give_up(ClientError(f"{name} failed: {error!r}"))
+
+    def _give_up(self, error: ClientError) -> None:
+        for lane in self._lanes.values():
+            batches = lane.batches
+            lane.under_way = lane.filling = None
+            lane.waiting.clear()
+            for batch in batches:
+                self.batch_failed(batch, error)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _delivery_failed(failures: list[PendingBatch]) -> DeliveryFailed:
+    count = sum(batch.count for batch in failures)
+    first = failures[0]
+    assert first.error is not None
+    cause = next(iter(first.errors_by_position.values()), first.error)
+    noun = "message was" if count == 1 else "messages were"
+    return DeliveryFailed(f"{count:,} {noun} not delivered to {first.partition.topic!r}: {cause}", count, cause)

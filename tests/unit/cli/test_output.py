@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import pytest
+
+from headrace.cli.cluster import Health, health_facts, health_of, health_text
+from headrace.cli.complaints import Complaint, explain
+from headrace.cli.output import bytes_text, plural, table
+from headrace.cli.serve_command import flattened
+from headrace.cli.topics import partition_lines
+from headrace.client.admin import ClusterDescription, ClusterNode
+from headrace.client.errors import ClusterUnreachable, DeliveryFailed
+from headrace.client.view import ClusterView, Partition, Topic
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_NODE, NO_TOPIC_ID, Epoch, NodeId
+from headrace.runtime.network import Address
+
+
+def partition(index: int, leader: int, *isr: int) -> Partition:
+    return Partition(index, NodeId(leader), Epoch(0), (1, 2, 3), isr, ())
+
+
+def topic(*partitions: Partition) -> Topic:
+    return Topic("events", NO_TOPIC_ID, False, partitions)
+
+
+def test_partitions_are_described_as_the_design_document_shows_them() -> None:
+    lines = partition_lines(topic(partition(0, 1, 1, 2, 3), partition(1, 2, 2, 3, 1), partition(2, 3, 3, 1, 2)))
+    assert lines == [
+        "Partition 0: Leader=1, ISR=[1,2,3]",
+        "Partition 1: Leader=2, ISR=[2,3,1]",
+        "Partition 2: Leader=3, ISR=[3,1,2]",
+    ]
+
+
+def test_a_partition_without_leader_says_so() -> None:
+    assert partition_lines(topic(partition(0, NO_NODE))) == ["Partition 0: Leader=none, ISR=[]"]
+
+
+def test_tables_are_aligned_with_numbers_to_the_right() -> None:
+    assert table(("NAME", "COUNT", "NOTE"), [("a", 5, None), ("longer", 1000, True)]) == (
+        "NAME    COUNT  NOTE\n"
+        "a           5  -\n"
+        "longer   1000  yes"
+    )  # fmt: skip
+
+
+def test_an_empty_table_is_its_head() -> None:
+    assert table(("NAME", "COUNT"), []) == "NAME  COUNT"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 KB"), (1536, "1.54 KB"), (32_000_000, "32 MB"), (5e12, "5 TB")],
+)
+def test_sizes(count: float, text: str) -> None:
+    assert bytes_text(count) == text
+
+
+def test_plurals() -> None:
+    assert [plural(count, "message") for count in (0, 1, 2000)] == ["0 messages", "1 message", "2,000 messages"]
+
+
+def health(*partitions: Partition, controller: int = 1) -> Health:
+    nodes = (ClusterNode(NodeId(1), Address("localhost", 9092), None, False),)
+    view = ClusterView(topics={"events": topic(*partitions)})
+    return health_of(ClusterDescription("id", NodeId(controller), nodes), view)
+
+
+def test_a_healthy_cluster() -> None:
+    well = health(partition(0, 1, 1, 2, 3))
+    assert well.is_healthy
+    assert "State:                       healthy" in health_text(well)
+    assert health_facts(well)["offline_partitions"] == []
+
+
+@pytest.mark.parametrize(
+    ("unwell", "fact", "line"),
+    [
+        (health(partition(0, 1, 1, 2, 3), partition(1, NO_NODE)), "offline_partitions", "Offline partitions:"),
+        (health(partition(0, 1, 1, 2, 3), partition(1, 2, 2)), "under_replicated_partitions", "Under-replicated"),
+    ],
+)
+def test_an_unhealthy_cluster_names_the_partitions(unwell: Health, fact: str, line: str) -> None:
+    assert not unwell.is_healthy
+    assert health_facts(unwell)[fact] == ["events-1"]
+    (shown,) = (text for text in health_text(unwell).splitlines() if text.startswith(line))
+    assert shown.endswith("1 (events-1)")
+
+
+def test_a_cluster_without_controller_is_unhealthy() -> None:
+    lost = health(partition(0, 1, 1, 2, 3), controller=-1)
+    assert not lost.is_healthy
+    assert health_facts(lost)["controller"] is None
+
+
+@pytest.mark.parametrize(
+    ("error", "what", "hint", "exit_code"),
+    [
+        (Complaint("wrong", "do this", 2), "wrong", "do this", 2),
+        (Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic"), "no topic", "topics list", 3),
+        (Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "gone"), "gone", "", 3),
+        (Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, "there"), "there", "--if-not-exists", 1),
+        (Refusal(ErrorCode.POLICY_VIOLATION, "no"), "no", "", 1),
+        (ClusterUnreachable("nobody"), "nobody", "", 1),
+        (
+            DeliveryFailed("2 lost", 2, Refusal(ErrorCode.MESSAGE_TOO_LARGE, "big")),
+            "2 lost",
+            "max.message.bytes",
+            1,
+        ),
+        (FileNotFoundError(2, "No such file or directory", "x.txt"), "x.txt: no such file or directory", "", 1),
+        (KeyError("oops"), "unexpected KeyError: 'oops'", "bug in headrace", 1),
+    ],
+)
+def test_errors_are_told_in_words(error: Exception, what: str, hint: str, exit_code: int) -> None:
+    told, advice, code = explain(error)
+    assert (told, code) == (what, exit_code)
+    assert hint in advice
+    assert bool(hint) == bool(advice)
+
+
+def test_settings_from_toml_have_dotted_names() -> None:
+    content = {"log": {"retention": {"ms": 1000}}, "num.partitions": 3, "auto": {"on": True}, "names": ["a", "b"]}
+    assert flattened(content) == [
+        ("log.retention.ms", "1000"),
+        ("num.partitions", "3"),
+        ("auto.on", "true"),
+        ("names", "a,b"),
+    ]

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from headrace.cli.places import BeforeEnd, Place, parse_place, start_offset
+from headrace.client.consumer import AtTime
+from headrace.client.offsets import Edge
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("earliest", Edge.EARLIEST),
+        ("latest", Edge.LATEST),
+        ("0", 0),
+        ("99999999999", 99_999_999_999),
+        ("100000000000", AtTime(100_000_000_000)),
+        ("1700000000000", AtTime(1_700_000_000_000)),
+        ("@5", AtTime(5)),
+        ("-10", BeforeEnd(10)),
+        ("2023-11-14T22:13:20Z", AtTime(1_700_000_000_000)),
+        ("2023-11-14", AtTime(1_699_920_000_000)),
+        ("2023-11-14 22:13:20+00:00", AtTime(1_700_000_000_000)),
+    ],
+)
+def test_places(text: str, expected: Place) -> None:
+    assert parse_place(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "first", "1.5", "@x", "@", "--1", "2023-13-01", "٣"])
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected earliest, latest, an offset"):
+        parse_place(text)
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"), [(15, 15), (5, 10), (20, 20), (99, 20), (BeforeEnd(3), 17), (BeforeEnd(99), 10)]
+)
+def test_a_start_is_brought_into_the_log(place: int | BeforeEnd, expected: int) -> None:
+    assert start_offset(place, 10, 20) == expected
