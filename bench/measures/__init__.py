@@ -1,0 +1,36 @@
+"""Every measure by name, in the order in which they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.measures import clients, footprint, latency, throughput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bench.report import Outcome
+    from bench.stage import Stage
+
+
+@dataclass(frozen=True)
+class Measure:
+    name: str
+    summary: str
+    take: Callable[[Stage], Outcome]
+
+
+MEASURES = (
+    Measure("generator", "the load generator's own limit, against a server that answers at once", throughput.generator),
+    Measure("produce", "1 MB batches, acks=1, beside a C loop that only receives and writes", throughput.produce),
+    Measure("fetch", "draining cached partitions, beside a C loop that only calls sendfile", throughput.fetch),
+    Measure("tiny", "pipelined requests with one record of 100 bytes", throughput.tiny),
+    Measure("batching", "records of 100 bytes, one per request against a thousand", throughput.batching),
+    Measure("acks", "time to the ack at 1,000 messages/s, acks=1 and acks=all", latency.acks),
+    Measure("group-commit", "acks=all over 1, 100 and 1,000 active partitions", latency.group_commit),
+    Measure("stalls", "the longest turn of the event loop under full load", latency.stalls),
+    Measure("librdkafka", "the node's cost when confluent-kafka produces and consumes", clients.librdkafka),
+    Measure("idle", "memory of a node that has nothing to do", footprint.idle),
+    Measure("cold-start", "from exec to the first ack", footprint.cold_start),
+)

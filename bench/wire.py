@@ -1,0 +1,95 @@
+"""The two requests that the driver itself sends. By hand, so that no client's timers are in a measure."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from bench.programs import BenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ANSWER_S_MAX = 60.0  # a topic of a thousand partitions is a thousand directories, each synced
+CONNECT_EVERY_S = 0.001  # a cold start is measured by this grain
+CREATE_TOPICS, PRODUCE = (19, 2), (0, 7)
+
+
+def connect(port: int, *, within_s: float, is_alive: Callable[[], bool] = lambda: True) -> socket.socket:
+    """Connect as soon as somebody listens, while whoever is to listen lives."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            connection = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S_MAX)
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline or not is_alive():
+                raise BenchError(f"nobody listens on port {port}") from None
+            time.sleep(CONNECT_EVERY_S)
+        else:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+
+
+def create_topic(connection: socket.socket, topic: str, partitions: int) -> None:
+    body = struct.pack(">i", 1) + _string(topic) + struct.pack(">ihii", partitions, 1, 0, 0)
+    body += struct.pack(">ib", int(ANSWER_S_MAX * 1000), 0)
+    answer = _ask(connection, CREATE_TOPICS, body)
+    # after the throttle time and one topic's name
+    (error,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(topic))
+    if error:
+        raise BenchError(f"creating {topic} with {partitions} partitions: error {error}")
+
+
+def produce_one(connection: socket.socket, topic: str, value: bytes) -> None:
+    """One record to partition 0, with acks=all; returns when it is acknowledged."""
+    batch = _batch_of_one(value)
+    body = struct.pack(">hhii", -1, -1, 30_000, 1) + _string(topic)
+    body += struct.pack(">iii", 1, 0, len(batch)) + batch
+    answer = _ask(connection, PRODUCE, body)
+    # after one topic's name, one partition's index
+    (error,) = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)
+    if error:
+        raise BenchError(f"producing to {topic}: error {error}")
+
+
+def _ask(connection: socket.socket, api: tuple[int, int], body: bytes) -> bytes:
+    request = struct.pack(">hhi", *api, 1) + _string("bench") + body
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    (size,) = struct.unpack(">i", _receive(connection, 4))
+    return _receive(connection, size)[4:]  # without the correlation id
+
+
+def _receive(connection: socket.socket, count: int) -> bytes:
+    received = b""
+    while len(received) < count:
+        more = connection.recv(count - len(received))
+        if not more:
+            raise BenchError("the node closed the connection instead of answering")
+        received += more
+    return received
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+def _varint(value: int) -> bytes:
+    rest, encoded = value << 1 if value >= 0 else ~(value << 1), bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def _batch_of_one(value: bytes) -> bytes:
+    # attributes, timestamp delta, offset delta, no key, value, no headers
+    record = b"\0" + _varint(0) + _varint(0) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+    now_ms = time.time_ns() // 1_000_000
+    checked = struct.pack(">hiqqqhii", 0, 0, now_ms, now_ms, -1, -1, -1, 1) + _varint(len(record)) + record
+    after_length = struct.pack(">ibI", -1, 2, crc32c(checked)) + checked
+    return struct.pack(">qi", 0, len(after_length)) + after_length
