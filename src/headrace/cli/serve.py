@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace")
 
 FILES_WANTED = 65_536  # connections and segments; the operating system's usual 1,024 suffice for neither
+FILES_SPARE = 64  # listeners, the console's connections, files that are open for a moment
 STOP_S = 30.0  # a stop that takes longer is given up: recovery at the next start is safe
 
 
@@ -68,16 +69,17 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         raise CannotStart(f"the data directory cannot be used: {error.strerror or error}") from error
     threads = SystemThreads()
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
+    open_files = min(OPEN_FILES, files_max // 2)
     node = Node(
         world,
         node_id=None if options.node_id is None else NodeId(options.node_id),
         configs=options.configs,
         rack=options.rack,
-        open_files=min(OPEN_FILES, files_max // 2),
+        open_files=open_files,
     )
     try:
         await node.start()
-        return await _serve(node, options)
+        return await _serve(node, options, connections_max=max(1, files_max - open_files - FILES_SPARE))
     except (WrongIdentity, DamagedLog, DiskFailure) as error:
         raise CannotStart(str(error)) from error
     except Refusal as refusal:
@@ -87,9 +89,9 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         disk.close()
 
 
-async def _serve(node: Node, options: ServeOptions) -> int:
+async def _serve(node: Node, options: ServeOptions, *, connections_max: int) -> int:
     stop = _stop_signal()
-    kafka = KafkaServer(node, options.advertised)
+    kafka = KafkaServer(node, options.advertised, connections_max=connections_max)
     console = ConsoleServer(node) if options.http is not None else None
     servers: list[KafkaServer | ConsoleServer] = [kafka] if console is None else [kafka, console]
     try:

@@ -138,7 +138,7 @@ class Admin:
             DeleteTopicState,
         )
 
-        await self._cluster.topic(name)  # a name that is not there is told at once, not after retries
+        await self._cluster.topic(name)  # told at once if it is not there
         request = DeleteTopicsRequest([DeleteTopicState(name)], [name], self._timeout_ms)
 
         async def attempt() -> None:
@@ -214,6 +214,7 @@ class Admin:
             DescribeConfigsResponse,
         )
 
+        await self._check_there(resource)
         request = DescribeConfigsRequest(
             [DescribeConfigsResource(resource.type, resource.name, None)], include_documentation=with_documentation
         )
@@ -235,6 +236,7 @@ class Admin:
             IncrementalAlterConfigsResponse,
         )
 
+        await self._check_there(resource)
         configs = [AlterableConfig(name, change, value) for name, change, value in changes]
         request = IncrementalAlterConfigsRequest([AlterConfigsResource(resource.type, resource.name, configs)])
 
@@ -291,6 +293,11 @@ class Admin:
             ]
 
         return await self._cluster.persist(attempt)
+
+    async def _check_there(self, resource: Resource) -> None:
+        """A topic that is not there is told at once. Asked of a node it is trouble that may pass, and tried again."""
+        if resource.type is ResourceType.TOPIC:
+            await self._cluster.topic(resource.name)
 
     async def _ask_owner(self, resource: Resource, request: Message, answer: type[Answer]) -> Answer:
         """A node's settings are known to that node alone; everything else, any node answers."""

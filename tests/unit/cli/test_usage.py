@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from headrace import __version__
+from headrace.cli.app import COMMANDS, run
+
+NOBODY = "127.0.0.1:1"  # nothing listens on port 1
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"headrace {__version__}\n"
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n  {name} " in shown for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["topics", "nonsense"],
+        ["topics", "create"],
+        ["topics", "create", "--name", "x", "--partitions", "0"],
+        ["topics", "create", "--name", "x", "--config", "nothing"],
+        ["topics", "list", "--format", "xml"],
+        ["configs", "describe"],
+        ["configs", "describe", "--topic", "x", "--broker", "1"],
+        ["configs", "alter", "--topic", "x"],
+        ["consume", "--topic", "x", "--from", "yesterday"],
+        ["consume", "--topic", "x", "--show", "colour"],
+        ["produce", "--topic", "x", "--key", "k", "--json"],
+        ["produce", "--topic", "x", "--key-separator", ""],
+        ["produce", "--topic", "x", "--file", "does-not-exist"],
+        ["produce", "--topic", "x", "--acks", "2"],
+        ["topics", "list", "--bootstrap-server", "host:port"],
+        ["serve", "--listen", "nowhere:x"],
+        ["serve", "--node-id", "-1"],
+    ],
+)
+def test_wrong_usage_is_exit_code_two_without_asking_anybody(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_BOOTSTRAP_SERVER", NOBODY)
+    assert run(arguments) == 2
+    out, talk = capsys.readouterr()
+    assert out == ""
+    assert "rror: " in talk
