@@ -91,6 +91,13 @@ class Following:
             if log_id not in known:
                 log.info("removing %s, which belongs to a deleted topic", log_id)
                 await self._store.delete(log_id)
+        await self._store.open_all(
+            {
+                LogId(topic.topic_id, state.partition): log_settings(self._settings(topic.name))
+                for topic in image.sorted_topics()
+                for state in topic.in_order()
+            }
+        )
         for topic in image.sorted_topics():
             for state in topic.in_order():
                 await self._serve(topic, state)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 OPEN_FILES = 512  # half of the 1,024 descriptors that many systems allow; the rest is for connections
 INDEX_ENTRIES = 4_000_000  # 32 MB of offset indexes: sixteen full segments of 1 GiB that are being read at once
+REFUSALS_PER_SEARCH = 64  # a fetch of thousands of partitions must not search the whole cache for each
 
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
@@ -33,6 +34,7 @@ class Handles:
         self._open: OrderedDict[Segment, None] = OrderedDict()
         self._loaded: OrderedDict[Segment, int] = OrderedDict()
         self._index_entries = 0
+        self._refusals_left = 0
 
     @property
     def open_count(self) -> int:
@@ -63,6 +65,18 @@ class Handles:
                         ErrorCode.KAFKA_STORAGE_ERROR,
                         f"{path} cannot be opened: the node has no file descriptor left; raise its limit (ulimit -n)",
                     ) from error
+
+    def has_room(self, segment: Segment) -> bool:
+        """False if the segment's file could be opened only beyond the limit: all the open ones are in use.
+
+        Looking for one to close takes a while if there is none. So an answer of no stands for the next few questions.
+        """
+        if segment.file is not None or len(self._open) < self._open_files_max:
+            return True
+        if self._refusals_left == 0 and self._close_one():
+            return True
+        self._refusals_left = (self._refusals_left or REFUSALS_PER_SEARCH) - 1
+        return False
 
     def close(self, segment: Segment) -> None:
         """Forget a segment. Its file lives on while it is leased."""

@@ -275,8 +275,8 @@ class PartitionLog:
         """Whole batches from the one that contains `offset`, up to `max_bytes` and not beyond `end_offset`.
 
         `end_offset` (exclusive) is where a batch begins: a high watermark, a last stable offset, the log's end. If the
-        first batch alone is larger than `max_bytes` it comes whole if `at_least_one`, else nothing does. A slice never
-        crosses a segment. The caller releases it.
+        first batch alone is larger than `max_bytes` it comes whole if `at_least_one`, else nothing does. Nor does it if
+        every file that may be open is being sent. A slice never crosses a segment. The caller releases it.
         """
         if not self.start_offset <= offset <= self.next_offset:
             raise Refusal(
@@ -287,6 +287,8 @@ class PartitionLog:
             return None
         number = self._number_of(offset)
         segment = self._segments[number]
+        if not at_least_one and not self._handles.has_room(segment):
+            return None
         start = self._places.position_of(segment, offset)
         while start == segment.size and number + 1 < len(self._segments):  # a gap: go on with the next batch there is
             number += 1
@@ -347,9 +349,10 @@ class PartitionLog:
         is_emptied = end_offset <= self.start_offset
         if is_emptied:
             end_offset = min(offset, self.start_offset)
-        self.producers, _ = replay_producers(
+        remembered, _ = replay_producers(
             self.disk, self.directory, self.disk.list(self.directory), self._segments, end_offset
         )
+        self.producers.reset(remembered.entries())  # the same object: others hold it
         self.cuts += 1
         self._places.forget()
         self._unsynced_directories = self._unsynced_directories or (self.directory,)
@@ -452,6 +455,10 @@ class PartitionLog:
         """Files of dropped segments, for the caller to remove."""
         garbage, self._garbage = self._garbage, []
         return garbage
+
+    def give_back_garbage(self, paths: list[str]) -> None:
+        """These could not be removed yet."""
+        self._garbage = paths + self._garbage
 
     # Flushing
 

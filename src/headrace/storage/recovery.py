@@ -24,7 +24,7 @@ from headrace.storage.segment import BadIndex, Segment
 from headrace.storage.verify import CHUNK_BYTES, BadBatch, checked_batches, find_valid_batch, is_lost_write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headrace.model.names import LogId
     from headrace.runtime.disk import Disk, File
@@ -129,6 +129,7 @@ class _Recovery:
         self.file_names = self._clean_up()
         self.segments = self._find_segments()
         stored = self._stored_epochs()
+        self._check_first(stored or [])
         self._must_read_epochs = stored is None
         self.epochs = LeaderEpochs(stored or ())
         self.epochs.truncate_end(recovery_point)  # later ones are read from the batches
@@ -177,6 +178,15 @@ class _Recovery:
         if stored and stored[0].start_offset > max(self._start_offset, self.segments[0].base_offset):
             return None  # segments that retention had dropped are back: their files were not removed yet
         return stored
+
+    def _check_first(self, epochs: Sequence[EpochStart]) -> None:
+        """Retention stores where a log begins before it removes files. So files that nobody gave up were taken away."""
+        first_offset = self.segments[0].base_offset
+        if epochs and max(self._start_offset, epochs[0].start_offset) < first_offset:
+            path = layout.stem(self.directory, epochs[0].start_offset) + layout.LOG
+            raise DamagedLog(
+                path, 0, epochs[0].start_offset, f"it is missing; the files begin at offset {first_offset}"
+            )
 
     def _remove(self, segment: Segment) -> None:
         for path in segment.paths:
@@ -313,7 +323,8 @@ class _Recovery:
     def _judge(self, number: int, bad: BadBatch) -> None:
         """Cut from a bad batch on, if a crash explains it."""
         segment = self.segments[number]
-        if bad.offset < self._recovery_point:
+        # What lies below the log's start was deleted, and may be there in part.
+        if max(bad.offset, self._start_offset) < self._recovery_point:
             raise DamagedLog(segment.log_path, bad.position, bad.offset, f"{bad.problem}, below the recovery point")
         file = self.disk.open(segment.log_path)
         try:

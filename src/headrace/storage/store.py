@@ -229,9 +229,13 @@ class LogStore:
     async def remove_garbage(self) -> None:
         """Remove the files of segments that retention dropped, once their logs are known to begin after them."""
         async with self._checkpointing:
+            # Taken first: what retention drops while the starts are being stored must wait for the next time.
+            garbage = {log: paths for log in self._logs.values() if (paths := log.take_garbage())}
             if not await self._store_starts():
+                for log, paths in garbage.items():
+                    log.give_back_garbage(paths)
                 return
-            paths = [path for log in self._logs.values() for path in log.take_garbage()]
+            paths = [path for paths in garbage.values() for path in paths]
             if paths:
                 await self.world.threads.run(partial(_remove_all, self.world.disk, paths))
 

@@ -383,6 +383,19 @@ def test_segments_below_the_start_are_gone(disk: SystemDisk) -> None:
     assert offsets_in(log)[0] == third + 1
 
 
+def test_deleted_records_that_come_back_in_part_are_no_damage(disk: SystemDisk) -> None:
+    log = log_of(disk, 40)
+    first, second, third, fourth = (segment.base_offset for segment in log.segments)
+    log.close(is_clean=False)
+    # Everything below the third segment was deleted. A power cut undid one removal, and the creation of the third.
+    disk.remove(stem(second) + layout.LOG)
+    disk.remove(stem(third) + layout.LOG)
+    log, report = recover(disk, recovery_point=third, start_offset=third)
+    assert (log.start_offset, log.next_offset) == (third, third)
+    assert report.cut_kept_in == [stem(fourth) + layout.CUT]
+    assert not disk.exists(stem(first) + layout.LOG)
+
+
 def test_a_log_that_ends_below_its_start_begins_there_anew(disk: SystemDisk) -> None:
     crashed_log(disk)
     log, _ = recover(disk, start_offset=20)
