@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headrace.model.errors import ErrorCode, Fault, Refusal
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.storage.damage import DamagedLog
 from headrace.wire.fetch import FetchedPartition
 
 if TYPE_CHECKING:
@@ -177,7 +178,8 @@ class FetchSession:
             )
         except Refusal as refusal:
             return FetchedPartition(wanted.index, refusal.code, -1, -1, -1)
-        except Fault:
+        except DamagedLog as damage:
+            partition.met(damage)
             return FetchedPartition(wanted.index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
         return FetchedPartition(
             wanted.index,

@@ -6,6 +6,7 @@ written and no lock is needed.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -37,10 +38,13 @@ if TYPE_CHECKING:
     from headrace.replication.replica import Durability, Replica
     from headrace.runtime.clock import Clock
     from headrace.runtime.disk import FileSlice
+    from headrace.storage.damage import DamagedLog
     from headrace.storage.flusher import Flusher
     from headrace.storage.log import PartitionLog
     from headrace.wire.batches import BatchHeader
     from headrace.wire.validation import RecordProblem
+
+logger = logging.getLogger(__name__)
 
 ZSTD_FROM: Final = 7  # older clients would meet a codec that they do not know
 NO_LIMIT: Final = -1
@@ -82,6 +86,7 @@ class Partition:
 
     __slots__ = (
         "_clock",
+        "_damaged_place",
         "_flusher",
         "_has_oldest_time",
         "_listeners",
@@ -126,6 +131,7 @@ class Partition:
         self._staged: StagedWrite | None = None
         self._staged_producers = StagedProducers(log.producers)
         self._waiters: deque[_Waiter] = deque()
+        self._damaged_place: tuple[str, int] | None = None
         self._listeners: dict[Listener, None] = {}
 
     # ---- writing
@@ -329,6 +335,13 @@ class Partition:
             return None
         self._notify()
         return len(removed), Offset(self.log.start_offset)
+
+    def met(self, damage: DamagedLog) -> None:
+        """A reader met damage. It is told to the operator once, not once for every reader."""
+        place = (damage.path, damage.position)
+        if place != self._damaged_place:
+            self._damaged_place = place
+            logger.error("%s cannot be read: %s", self.name, damage)
 
     def retire(self, refusal: Refusal) -> None:
         """The partition is deleted or no longer ours: nobody may wait for it any longer."""

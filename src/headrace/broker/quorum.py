@@ -54,6 +54,7 @@ class Quorum:
         self._waiting: list[tuple[Sequence[MetadataRecord], asyncio.Future[None]]] = []
         self._wake = asyncio.Event()
         self._epoch = Epoch(0)
+        self._failure: DiskFailure | None = None
         self.image: ClusterImage = EMPTY_IMAGE
         """What is committed: the only image that may be shown to anybody."""
 
@@ -66,7 +67,9 @@ class Quorum:
         self._log.reserve(RESERVE_BYTES)
 
     async def submit(self, decide: Callable[[ClusterImage], Decision[Response]]) -> Response:
-        """Decide a command, make its records durable, apply them, then answer."""
+        """Decide a command, make its records durable, apply them, then answer. DiskFailure if that is impossible."""
+        if self._failure is not None:
+            raise self._failure
         decision = decide(self._pending_image)
         if decision.records:
             committed = self._append(decision.records)
@@ -99,7 +102,9 @@ class Quorum:
                 try:
                     await self._threads.run(partial(ticket.sync, self._log.disk), lane=FLUSH_LANE)
                 except OSError as error:
-                    raise DiskFailure(f"the metadata log cannot be flushed: {error}") from error
+                    failure = DiskFailure(f"the metadata log cannot be flushed: {error}")
+                    self._give_up([*waiting, *self._waiting], failure)
+                    raise failure from error
                 self._log.finish_flush(ticket)
                 self._log.reserve(RESERVE_BYTES)
             for records, committed in waiting:
@@ -107,6 +112,13 @@ class Quorum:
                 self._on_commit(records)
                 if not committed.done():
                     committed.set_result(None)
+
+    def _give_up(self, waiting: Sequence[tuple[object, asyncio.Future[None]]], failure: DiskFailure) -> None:
+        """Nothing will be committed any more: nobody may wait for it, a starting node least of all."""
+        self._failure = failure
+        for _, committed in waiting:
+            if not committed.done():
+                committed.set_exception(failure)
 
 
 def _replay(log: PartitionLog) -> Iterator[list[MetadataRecord]]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LANE = "flush"
 LINGER_S = 0.05  # acks=1 writes become readable this much later at most, and cost at most twenty syncs a second
-SINGLE_SYNCS_MAX = 16  # from here on one sync of the whole file system is cheaper than one for each file
+SINGLE_SYNCS_MAX = 4  # each waits for the device; one sync of the whole file system waits once
 
 
 class Flusher:

@@ -6,6 +6,7 @@ and half of its start-up time; it comes with the console, if the console needs i
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from typing import TYPE_CHECKING
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECEIVE_BYTES = 16 * 1024
-CONNECTIONS_MAX = 256  # scrapers and probes; more is a mistake or an attack
+CONNECTIONS_MAX = 256  # scrapers and probes; more is a mistake or an attack, and costs the most silent its place
+BODY_MAX = 64 * 1024  # nothing here takes a body; a small one is politely read to its end
+UNREAD_MAX = 1 << 20  # bytes of answers that a client may leave unread before it has to wait
+REST_FACTOR = 10  # metrics are made anew after ten times as long as it took: scraping takes a tenth of a core at most
 
 Answer = tuple[int, str, bytes]
 """Status, content type, body."""
@@ -30,6 +34,8 @@ class ConsoleServer:
         self.node = node
         self._listener: Listener | None = None
         self._connections: dict[HttpConnection, None] = {}
+        self._metrics = b""
+        self._metrics_fresh_until_s = 0.0
 
     async def start(self, address: Address) -> Address:
         self._listener = await self.node.world.network.listen(address, lambda: HttpConnection(self))
@@ -44,7 +50,13 @@ class ConsoleServer:
     def opened(self, connection: HttpConnection) -> None:
         self._connections[connection] = None
         if len(self._connections) > CONNECTIONS_MAX:
-            connection.link.abort()
+            next(iter(self._connections)).link.abort()
+
+    def heard(self, connection: HttpConnection) -> None:
+        """Whoever spoke last is the last to be closed for want of room."""
+        if connection in self._connections:
+            del self._connections[connection]
+            self._connections[connection] = None
 
     def closed(self, connection: HttpConnection) -> None:
         self._connections.pop(connection, None)
@@ -55,12 +67,21 @@ class ConsoleServer:
         if method not in {"GET", "HEAD"}:
             return _words(405, f"{path} can be read, with GET")
         if path == "/metrics":
-            from headrace.servers.console import metrics  # noqa: PLC0415 - costs 12 MB, and not every node is scraped
-
-            return 200, metrics.CONTENT_TYPE, metrics.render(self.node)
+            return self._rendered_metrics()
         if path == "/readyz":
             return self._readiness()
         return _words(200, "alive")
+
+    def _rendered_metrics(self) -> Answer:
+        from headrace.servers.console import metrics  # noqa: PLC0415 - costs 12 MB, and not every node is scraped
+
+        clock = self.node.world.clock
+        began_s = clock.monotonic_s()
+        if began_s >= self._metrics_fresh_until_s:
+            self._metrics = metrics.render(self.node)
+            ended_s = clock.monotonic_s()
+            self._metrics_fresh_until_s = ended_s + REST_FACTOR * (ended_s - began_s)
+        return 200, metrics.CONTENT_TYPE, self._metrics
 
     def _readiness(self) -> Answer:
         status = "ready" if self.node.is_ready and not self.node.failed.done() else "not ready"
@@ -72,13 +93,15 @@ class ConsoleServer:
 
 
 class HttpConnection:
-    """Implements `runtime.network.Receiver`."""
+    """Implements `runtime.network.Receiver`. One request is answered per turn of the loop, however many are waiting."""
 
     def __init__(self, server: ConsoleServer) -> None:
         self._server = server
         self._protocol = h11.Connection(h11.SERVER)
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._request: h11.Request | None = None
+        self._body_bytes = 0
+        self._is_closed = False
         self.link: Link
 
     def connected(self, link: Link) -> None:
@@ -89,37 +112,75 @@ class HttpConnection:
         return self._buffer
 
     def received(self, count: int) -> None:
+        self._server.heard(self)
         try:
             self._protocol.receive_data(bytes(self._buffer[:count]))
+        except h11.RemoteProtocolError:  # more came after it had said that it was done
+            self._close()
+        else:
             self._serve()
-        except h11.RemoteProtocolError as error:
-            if self._protocol.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-                self._send(_words(error.error_status_hint, str(error)))
-            self.link.close()
 
     def drained(self) -> None:
-        """Answers are small; nothing waits for this."""
+        self._go_on()
 
     def disconnected(self, error: Exception | None) -> None:  # noqa: ARG002 - why the peer left does not matter
+        self._is_closed = True
         self._server.closed(self)
 
     def _serve(self) -> None:
-        while True:
-            event = self._protocol.next_event()
-            if event is h11.NEED_DATA or event is h11.PAUSED or isinstance(event, h11.ConnectionClosed):
-                break
-            if isinstance(event, h11.Request):
-                self._request = event
-            elif isinstance(event, h11.EndOfMessage) and self._request is not None:
-                path = self._request.target.decode("ascii", "replace").split("?", 1)[0]
-                self._send(self._server.answer(self._request.method.decode("ascii"), path))
-                self._next()
+        """Answer the next request, if it is whole."""
+        if self._is_closed:
+            return
+        try:
+            while not self._is_closed:
+                event = self._protocol.next_event()
+                if event is h11.NEED_DATA or event is h11.PAUSED or isinstance(event, h11.ConnectionClosed):
+                    break
+                if self._take(event):
+                    self._rest()
+                    break
+        except h11.RemoteProtocolError as error:
+            if self._protocol.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+                self._request = None
+                self._send(_words(error.error_status_hint, str(error)))
+            self._close()
 
-    def _next(self) -> None:
-        if self._protocol.our_state is h11.MUST_CLOSE:
-            self.link.close()
-        elif self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE:
-            self._protocol.start_next_cycle()
+    def _take(self, event: object) -> bool:
+        """True if the event has completed a request, which then is answered."""
+        if isinstance(event, h11.Request):
+            self._request = event
+            self._body_bytes = 0
+            if self._protocol.they_are_waiting_for_100_continue:
+                self._send(_words(417, "nothing here takes a body"))
+                self._close()
+        elif isinstance(event, h11.Data):
+            self._body_bytes += len(event.data)
+            if self._body_bytes > BODY_MAX:
+                self._close()
+        elif isinstance(event, h11.EndOfMessage) and self._request is not None:
+            path = self._request.target.decode("ascii", "replace").split("?", 1)[0]
+            self._send(self._server.answer(self._request.method.decode("ascii"), path))
+            if self._protocol.our_state is h11.MUST_CLOSE:
+                self._close()
+            elif self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE:
+                self._protocol.start_next_cycle()
+            return True
+        return False
+
+    def _rest(self) -> None:
+        """Let others have their turn; and if the client does not read its answers, wait until it does."""
+        self.link.pause_reading()
+        if self.link.queued_bytes <= UNREAD_MAX:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._is_closed:
+            self.link.resume_reading()
+            self._serve()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self.link.close()
 
     def _send(self, answer: Answer) -> None:
         status, content_type, body = answer

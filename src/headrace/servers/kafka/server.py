@@ -25,9 +25,12 @@ LEAVE_S = 1.0  # at a stop, how long requests under way may take and clients may
 
 
 class KafkaServer:
-    """One listener. With `advertised` None, clients are told the address that they dialled."""
+    """One listener. With `advertised` None, clients are told the address that they dialled.
 
-    def __init__(self, node: Node, advertised: Address | None = None) -> None:
+    `connections_max` is what the system can bear; `max.connections` may be less.
+    """
+
+    def __init__(self, node: Node, advertised: Address | None = None, *, connections_max: int | None = None) -> None:
         self.node = node
         self.tasks = TaskScope(self._task_failed)
         self._advertised = advertised
@@ -40,6 +43,8 @@ class KafkaServer:
         settings = node.settings
         self.frame_max_bytes = settings.socket_request_max_bytes
         self._connections_max = settings.max_connections
+        if connections_max is not None:
+            self._connections_max = min(self._connections_max, connections_max)
         self._idle_max_s = settings.connections_max_idle_ms / 1000
 
     async def start(self, address: Address) -> Address:
@@ -79,7 +84,7 @@ class KafkaServer:
         self._connections[connection] = None
         self.node.counters.connections = len(self._connections)
         if len(self._connections) > self._connections_max:
-            connection.refuse(f"max.connections={self._connections_max} is reached")
+            connection.refuse(f"there are {self._connections_max} connections, and no more are allowed")
 
     def closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

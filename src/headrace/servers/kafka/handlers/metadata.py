@@ -17,7 +17,7 @@ from headrace.wire.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Iterable, Iterator
 
     from headrace.metadata.image import Partition, Topic
     from headrace.model.names import NodeId
@@ -54,7 +54,7 @@ async def _create_and_answer(message: MetadataRequest, request: Request, missing
 def _named(wanted: list[MetadataRequestTopic], request: Request, refusals: dict[str, Refusal]) -> MetadataResponse:
     image = request.node.image
     topics = []
-    for item in wanted:
+    for item in _distinct(wanted):
         topic = image.topic(item.topic_id) if item.topic_id != NO_TOPIC_ID else image.topic_named(item.name or "")
         if topic is not None:
             topics.append(described(request, topic))
@@ -66,6 +66,11 @@ def _named(wanted: list[MetadataRequestTopic], request: Request, refusals: dict[
             code = refusal.code if refusal is not None else request.node.missing_topic_code(item.name or "")
             topics.append(MetadataResponseTopic(code, item.name or ""))
     return _response(request, topics)
+
+
+def _distinct(wanted: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
+    """Each topic once: a large one, named a thousand times, would make an answer that no memory holds."""
+    return {(item.name, item.topic_id): item for item in wanted}.values()
 
 
 def _response(request: Request, topics: list[MetadataResponseTopic]) -> MetadataResponse:
