@@ -68,7 +68,7 @@ async def live(world: World, random: Random, device: Device, ledger: Ledger) -> 
     device.capacity_bytes = None
     store = LogStore(world, on_flushed=note_flushed, open_files=3)
     await store.start()
-    await store.open_all(dict.fromkeys(store.log_ids(), SETTINGS))
+    await store.prepare({log_id: (TopicPartition("t", log_id.partition), SETTINGS) for log_id in store.log_ids()})
     logs = [
         await store.open_or_create(log_id, TopicPartition("orders", log_id.partition), SETTINGS) for log_id in LOG_IDS
     ]

@@ -22,7 +22,7 @@ from headrace.runtime.tasks import Breather
 from headrace.storage.damage import DamagedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from headrace.broker.appending import AppendStage
     from headrace.broker.topics import TopicTable
@@ -91,12 +91,8 @@ class Following:
             if log_id not in known:
                 log.info("removing %s, which belongs to a deleted topic", log_id)
                 await self._store.delete(log_id)
-        await self._store.open_all(
-            {
-                LogId(topic.topic_id, state.partition): log_settings(self._settings(topic.name))
-                for topic in image.sorted_topics()
-                for state in topic.in_order()
-            }
+        await self._prepare(
+            LogId(topic.topic_id, state.partition) for topic in image.sorted_topics() for state in topic.in_order()
         )
         for topic in image.sorted_topics():
             for state in topic.in_order():
@@ -105,6 +101,7 @@ class Following:
     async def _follow(self, change: Changes) -> None:
         for topic_id in change.deleted_topics:
             await self._drop(topic_id)
+        await self._prepare(change.partitions)
         image = self._image()
         for log_id in change.partitions:
             topic = image.topic(log_id.topic_id)
@@ -112,6 +109,24 @@ class Following:
             if topic is not None and state is not None:
                 await self._serve(topic, state)
         self._configure(change.configs)
+
+    async def _prepare(self, log_ids: Iterable[LogId]) -> None:
+        """Open or create the logs that this node needs, many at a time."""
+        image = self._image()
+        wanted = {}
+        for log_id in log_ids:
+            topic = image.topic(log_id.topic_id)
+            state = image.partition(*log_id)
+            if topic is None or state is None or self._node_id not in state.replicas:
+                continue
+            if self._topics.by_log_id(log_id) is None and not self._is_in_trouble(log_id):
+                name = TopicPartition(topic.name, log_id.partition)
+                wanted[log_id] = (name, log_settings(self._settings(topic.name)))
+        await self._store.prepare(wanted)
+
+    def _is_in_trouble(self, log_id: LogId) -> bool:
+        served = self._topics.topic(log_id.topic_id)
+        return served is not None and log_id.partition in served.troubles
 
     async def _serve(self, topic: Topic, state: PartitionState) -> None:
         if self._node_id not in state.replicas:

@@ -523,8 +523,11 @@ class PartitionLog:
         self._saved_epoch_changes = self.epochs.changes
 
     def close(self, *, is_clean: bool = True) -> None:
-        """Let go of every file. A clean close leaves behind what a quick start needs; the caller has flushed."""
-        if is_clean:
+        """Let go of every file. A clean close leaves behind what a quick start needs; the caller has flushed.
+
+        A log without a byte needs nothing: thousands of them would make a stop slow.
+        """
+        if is_clean and (self._active.size or len(self._segments) > 1):
             self._active.finish_time_index()
             self._active.save_indexes(self.disk)
             self.save_hints()

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from headrace.storage.recovery import RecoveryReport
     from headrace.storage.settings import LogSettings
 
+    WantedLog = tuple[TopicPartition, LogSettings]
+    PreparedLog = tuple[PartitionLog, RecoveryReport | None] | DamagedLog | Refusal
+
 
 class LogStore:
     def __init__(
@@ -46,7 +49,7 @@ class LogStore:
         self._handles = Handles(world.disk, open_files=open_files)
         self._logs: dict[LogId, PartitionLog] = {}
         self._unopened: dict[LogId, None] = {}
-        self._ahead: dict[LogId, tuple[PartitionLog, RecoveryReport] | DamagedLog | Refusal] = {}
+        self._ahead: dict[LogId, PreparedLog] = {}
         """Opened, but not yet asked for."""
         self._recovery_points: dict[LogId, int] = {}
         """As stored. Also of logs that could not be opened: they will be tried again."""
@@ -105,43 +108,45 @@ class LogStore:
         """The logs on disk that nobody has opened."""
         return list(self._unopened)
 
-    async def open_all(self, settings: Mapping[LogId, LogSettings]) -> None:
-        """Recover many logs at once, for a quick start. `open_or_create` then hands them out, or raises the damage."""
-        waiting = [log_id for log_id in settings if log_id in self._unopened and log_id not in self._ahead]
+    async def prepare(self, wanted: Mapping[LogId, WantedLog]) -> None:
+        """Open or create many logs at once. `open_or_create` then hands each out, or raises what went wrong with it."""
+        waiting = [log_id for log_id in wanted if log_id not in self._logs and log_id not in self._ahead]
         share = -(-len(waiting) // GENERAL_WORKERS) or 1
         loop = asyncio.get_running_loop()
         jobs = [
-            loop.create_task(self.world.threads.run(partial(self._open_some, waiting[first : first + share], settings)))
+            loop.create_task(
+                self.world.threads.run(partial(self._prepare_some, waiting[first : first + share], wanted))
+            )
             for first in range(0, len(waiting), share)
         ]
         for job in jobs:
             self._ahead.update(await job)
 
-    def _open_some(
-        self, log_ids: Sequence[LogId], settings: Mapping[LogId, LogSettings]
-    ) -> dict[LogId, tuple[PartitionLog, RecoveryReport] | DamagedLog | Refusal]:
-        opened: dict[LogId, tuple[PartitionLog, RecoveryReport] | DamagedLog | Refusal] = {}
+    def _prepare_some(self, log_ids: Sequence[LogId], wanted: Mapping[LogId, WantedLog]) -> dict[LogId, PreparedLog]:
+        prepared: dict[LogId, PreparedLog] = {}
         for log_id in log_ids:
+            name, settings = wanted[log_id]
             try:
-                opened[log_id] = self._open(log_id, settings[log_id])
+                if log_id in self._unopened:
+                    prepared[log_id] = self._open(log_id, settings)
+                else:
+                    prepared[log_id] = self._create(log_id, name, settings), None
             except (DamagedLog, Refusal) as trouble:
-                opened[log_id] = trouble
-        return opened
+                prepared[log_id] = trouble
+        return prepared
 
     async def open_or_create(self, log_id: LogId, name: TopicPartition, settings: LogSettings) -> PartitionLog:
         """The log, recovered if it was there. DamagedLog if it cannot be, Refusal while the disk has no room for it."""
         assert log_id not in self._logs, f"{log_id} is open"
-        if log_id in self._unopened:
-            await self.open_all({log_id: settings})
-            opened = self._ahead.pop(log_id)
-            if isinstance(opened, (DamagedLog, Refusal)):
-                raise opened
-            log, report = opened
-            log.settings = settings
-            del self._unopened[log_id]
+        await self.prepare({log_id: (name, settings)})
+        prepared = self._ahead.pop(log_id)
+        if isinstance(prepared, (DamagedLog, Refusal)):
+            raise prepared
+        log, report = prepared
+        log.settings = settings
+        self._unopened.pop(log_id, None)
+        if report is not None:
             self._on_recovered(report)
-        else:
-            log = await self.world.threads.run(partial(self._create, log_id, name, settings))
         self._logs[log_id] = log
         return log
 
@@ -168,11 +173,11 @@ class LogStore:
 
     async def delete(self, log_id: LogId) -> None:
         """Remove a log, open or not. Slices of it that are on their way out still get there."""
-        log = self._logs.pop(log_id, None)
+        prepared = self._ahead.pop(log_id, None)
+        log = prepared[0] if isinstance(prepared, tuple) else self._logs.pop(log_id, None)
         if log is not None:
             log.close(is_clean=False)
         self._unopened.pop(log_id, None)
-        self._ahead.pop(log_id, None)
         self._recovery_points.pop(log_id, None)
         self._start_offsets.pop(log_id, None)
         await self.world.threads.run(partial(self._remove_directory, layout.directory_of(log_id)))
