@@ -25,6 +25,7 @@ from headrace.wire.primitives import Malformed, Writer
 from headrace.wire.produce import (
     ProduceOutcome,
     RecordError,
+    decode_one_batch,
     decode_produce,
     encode_one_success,
     encode_produce_response,
@@ -77,6 +78,28 @@ def test_a_produce_request_is_read_alike(version, transactional_id, acks, timeou
             assert size == (-1 if records is None else len(records))
             if records:
                 assert frame[start : start + size] == records
+
+
+@given(st.integers(3, 9), int16, int32, names, int32, st.binary(max_size=200), st.binary(max_size=9))
+def test_one_batch_is_read_alike(version, acks, timeout_ms, name, index, records, rest):
+    body = produce_request(version, None, acks, timeout_ms, [(name, bytes(16), [(index, records)])])
+    frame = bytearray(b"before" + body + rest)
+    one = decode_one_batch(frame, 6, 6 + len(body), version)
+    if version >= 9:
+        assert one is None
+        return
+    assert one is not None
+    assert one[:4] == (acks, timeout_ms, name, index)
+    assert frame[one[4] : one[4] + one[5]] == records
+
+
+@given(st.integers(3, 8), st.binary(max_size=120))
+def test_one_batch_in_any_bytes_is_what_the_whole_request_says(version, body):
+    one = decode_one_batch(bytearray(body), 0, len(body), version)
+    if one is not None:
+        acks, timeout_ms, topic, partition, start, size = one
+        decoded = decode_produce(bytearray(body), 0, len(body), version)
+        assert decoded == (None, acks, timeout_ms, [(topic, [(partition, start, size)])])
 
 
 @given(produce_versions, requested, st.data())

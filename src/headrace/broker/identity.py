@@ -38,7 +38,10 @@ class Identity:
                     f"{IDENTITY_FILE} has format {fields['version']}, this version of Headrace reads {FORMAT_VERSION}; "
                     "start it with the version that wrote it"
                 )
-            return cls(fields["cluster.id"], NodeId(int(fields["node.id"])))
+            node_id = int(fields["node.id"])
+            if node_id < 0 or not fields["cluster.id"]:
+                raise ValueError("cluster.id must not be empty, and node.id not negative")
+            return cls(fields["cluster.id"], NodeId(node_id))
         except (KeyError, ValueError) as error:
             raise WrongIdentity(
                 f"{IDENTITY_FILE} in the data directory is damaged ({error}); restore it or start on an empty one"
@@ -63,3 +66,18 @@ def load_or_create(disk: Disk, node_id: NodeId | None, new_cluster_id: str) -> I
     identity = Identity(new_cluster_id, node_id if node_id is not None else NodeId(1))
     disk.replace_file(IDENTITY_FILE, identity.encode())
     return identity
+
+
+def check_metadata(identity: Identity, recorded_cluster_id: str | None, *, has_logs: bool) -> None:
+    """Logs of topics that the metadata does not know are removed at a start. So metadata that is lost, or another
+    cluster's, must stop the node before that."""
+    if recorded_cluster_id is None and has_logs:
+        raise WrongIdentity(
+            "the data directory holds logs of topics, but the metadata log, which says whose they are, is missing or "
+            "empty. Nothing was removed. Restore it from a backup, or start on an empty directory"
+        )
+    if recorded_cluster_id not in {None, identity.cluster_id}:
+        raise WrongIdentity(
+            f"{IDENTITY_FILE} says cluster {identity.cluster_id}, the metadata log says {recorded_cluster_id}; "
+            "one of them was taken from another data directory: put the right one back"
+        )

@@ -10,7 +10,7 @@ from headrace.broker.appending import AppendStage
 from headrace.broker.counters import Counters
 from headrace.broker.fetching import SessionCache
 from headrace.broker.following import Following
-from headrace.broker.identity import load_or_create
+from headrace.broker.identity import check_metadata, load_or_create
 from headrace.broker.quorum import METADATA_LOG, METADATA_TOPIC, Quorum
 from headrace.broker.topics import TopicTable
 from headrace.metadata.controller import Outcome
@@ -93,9 +93,13 @@ class Node:
         self.configs = NodeConfigs.checked(self.node_id, self._static_configs)
         self.store = LogStore(world, on_flushed=self._flushed, on_recovered=_log_recovery, open_files=self._open_files)
         await self.store.start()
+        found = self.store.log_ids()
+        if METADATA_LOG not in found:
+            check_metadata(identity, None, has_logs=bool(found))
         metadata_log = await self.store.open_or_create(METADATA_LOG, METADATA_TOPIC, METADATA_SETTINGS)
         self.quorum = Quorum(metadata_log, world.threads, world.clock, self._committed)
         await world.threads.run(self.quorum.load)
+        check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
         self.fetch_sessions = SessionCache(
             self.topics,
             world.clock,

@@ -23,6 +23,7 @@ from headrace.wire.validation import (
     check_batch,
     check_count,
     check_records,
+    is_plainly_sound,
     key_problem,
     rewrite_batch,
     too_short,
@@ -145,10 +146,9 @@ class Partition:
         if size < HEADER_SIZE:
             raise too_short(size)
         header = read_header(batch)
-        check_batch(batch, header, size, is_zstd_allowed=version >= ZSTD_FROM)
-        _, _, _, _, _, attributes, delta, base_ms, max_ms, producer_id, _, _, count = header
-        if count <= COUNTED_MAX:
-            check_count(batch, header)
+        if not is_plainly_sound(batch, header, size):
+            _check(batch, header, size, version)
+        _, _, _, _, _, attributes, delta, base_ms, max_ms, producer_id, _, _, _ = header
         if size > self._max_message_bytes or attributes & TRANSACTIONAL_BIT:
             raise self._inadmissible(size)
         if max_ms > self._plausible_until_ms or self._has_oldest_time:
@@ -359,6 +359,12 @@ class Partition:
     @property
     def log_id(self) -> LogId:
         return self.log.log_id
+
+
+def _check(batch: memoryview, header: BatchHeader, size: int, version: int) -> None:
+    check_batch(batch, header, size, is_zstd_allowed=version >= ZSTD_FROM)
+    if header.record_count <= COUNTED_MAX:
+        check_count(batch, header)
 
 
 def log_settings(settings: TopicSettings) -> LogSettings:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace")
 
 FILES_WANTED = 65_536  # connections and segments; the operating system's usual 1,024 suffice for neither
-FILES_SPARE = 64  # listeners, the console's connections, files that are open for a moment
+FILES_SPARE = 192  # listeners, a burst of new connections, the console's, files that are open for a moment
+FILES_PER_CONNECTION = 2  # the socket, and its twin that is watched while the client is slow to read
 STOP_S = 30.0  # a stop that takes longer is given up: recovery at the next start is safe
 
 
@@ -70,6 +71,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
     threads = SystemThreads()
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
     open_files = min(OPEN_FILES, files_max // 2)
+    connections_max = (files_max - open_files - FILES_SPARE) // FILES_PER_CONNECTION
     node = Node(
         world,
         node_id=None if options.node_id is None else NodeId(options.node_id),
@@ -79,7 +81,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
     )
     try:
         await node.start()
-        return await _serve(node, options, connections_max=max(1, files_max - open_files - FILES_SPARE))
+        return await _serve(node, options, connections_max=max(1, connections_max))
     except (WrongIdentity, DamagedLog, DiskFailure) as error:
         raise CannotStart(str(error)) from error
     except Refusal as refusal:

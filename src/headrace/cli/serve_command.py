@@ -145,7 +145,7 @@ def _settings_from(path: Path) -> dict[str, str]:
     try:
         with path.open("rb") as file:
             return dict(flattened(tomllib.load(file)))
-    except tomllib.TOMLDecodeError as wrong:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
         raise Complaint(f"{path} is not TOML: {wrong}", exit_code=USAGE) from wrong
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 GATHER_MAX = 512  # byte strings per system call; IOV_MAX is 1024
 SENDFILE_SLICE = 1 << 20  # one slow reader may hold the loop for one of these, not for a whole answer
-BACKLOG = 1024
+BACKLOG = 128  # also how many are taken in one turn, before anybody can refuse them
 
 
 class Address(NamedTuple):
@@ -172,7 +172,8 @@ class SocketLink:
                 else:
                     self._send_bytes()
         except BlockingIOError:
-            self._watch()
+            if not self._watch():
+                self.abort()
             return
         except OSError:
             self.abort()
@@ -214,10 +215,15 @@ class SocketLink:
             count -= size
             queue.popleft()
 
-    def _watch(self) -> None:
+    def _watch(self) -> bool:
+        """False if no descriptor is left to wait with."""
         if self._writable < 0:
-            self._writable = os.dup(self._descriptor)
+            try:
+                self._writable = os.dup(self._descriptor)
+            except OSError:
+                return False
             self._loop.add_writer(self._writable, self._pump)
+        return True
 
     def _stop_watching(self) -> None:
         if self._writable >= 0:

@@ -64,8 +64,6 @@ def decode_produce(buffer: bytearray | memoryview, position: int, end: int, vers
     try:
         if version >= FLEXIBLE_FROM:
             request, position = _decode_flexible(buffer, position, end, version)
-        elif (one := _decode_one(buffer, position, end)) is not None:
-            return one
         else:
             request, position = _decode_plain(buffer, position, end)
     except (StructError, UnicodeDecodeError, IndexError) as error:
@@ -75,22 +73,29 @@ def decode_produce(buffer: bytearray | memoryview, position: int, end: int, vers
     return request
 
 
-def _decode_one(buffer: bytearray | memoryview, position: int, end: int) -> ProduceRequest | None:
-    """What nearly every client sends: no transaction, one topic, one partition. None if it is anything else."""
-    if end - position < _UP_TO_NAME.size:
+def decode_one_batch(
+    buffer: bytearray | memoryview, position: int, end: int, version: int
+) -> tuple[int, int, str, int, int, int] | None:
+    """Acks, timeout in ms, topic, partition, start and size, if that is all there is; None if it is anything else.
+
+    Most requests have no transaction, one topic and one partition, in a version without tags. They are read in half
+    the time that `decode_produce` takes. What is odd in any way is left to that.
+    """
+    if version >= FLEXIBLE_FROM or end - position < 26:
         return None
     no_id, acks, timeout_ms, topic_count, name_size = _UP_TO_NAME.unpack_from(buffer, position)
-    if no_id != -1 or topic_count != 1 or name_size < 0:
-        return None
-    position += 14
-    after_name = position + name_size
+    after_name = position + 14 + name_size
     start = after_name + 12
-    if start > end:
+    if no_id != -1 or topic_count != 1 or name_size < 0 or start > end:
         return None
     partition_count, partition, size = _ONE_PARTITION.unpack_from(buffer, after_name)
-    if partition_count != 1 or not 0 <= size <= end - start:
+    if partition_count != 1 or size < 0 or start + size > end:
         return None
-    return None, acks, timeout_ms, [(str(buffer[position:after_name], "utf-8"), [(partition, start, size)])]
+    try:
+        topic = str(buffer[position + 14 : after_name], "utf-8")
+    except UnicodeDecodeError:
+        return None
+    return acks, timeout_ms, topic, partition, start, size
 
 
 def _decode_plain(buffer: bytearray | memoryview, position: int, end: int) -> tuple[ProduceRequest, int]:

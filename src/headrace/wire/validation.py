@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _LENGTH_MIN = HEADER_SIZE - LENGTH_OVERHEAD
 _OLDER_FORMATS = (0, 1)
+PLAIN_RECORDS_MAX = 32  # beyond that the rest of a batch costs more than these checks
 _RESERVED_BITS = CONTROL_BIT | TIMESTAMP_TYPE_BIT  # only a broker sets these
 
 
@@ -74,6 +75,28 @@ def check_batch(
         _check_producer(header)
     if crc32c(view[position + CRC_START : position + size]) != crc:
         raise Refusal(ErrorCode.CORRUPT_MESSAGE, "the batch does not match its CRC; it was damaged on its way")
+
+
+def is_plainly_sound(batch: memoryview, header: BatchHeader, size: int) -> bool:
+    """True for a small batch of the plainest kind that `check_batch` and `check_count` have nothing against.
+
+    Nothing in its attributes, no producer, few records: what most small requests carry, judged in half the time.
+    """
+    _, length, _, magic, crc, attributes, last_offset_delta, _, _, producer_id, _, _, count = header
+    if attributes or magic != MAGIC or producer_id != -1 or length + LENGTH_OVERHEAD != size:
+        return False
+    if not 1 <= count <= PLAIN_RECORDS_MAX or last_offset_delta != count - 1:
+        return False
+    if crc32c(batch[CRC_START:]) != crc:
+        return False
+    here = HEADER_SIZE
+    try:
+        for _ in range(count):
+            record_size, here = read_varint(batch, here)
+            here += record_size if record_size >= 0 else size
+    except (IndexError, ValueError):
+        return False
+    return here == size
 
 
 def _wrong_shape(header: BatchHeader, size: int) -> Refusal:

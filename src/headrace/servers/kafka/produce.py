@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.appending import Admitted
 from headrace.broker.partition import RefusedRecords
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.slot import Slot
 from headrace.wire.primitives import Malformed
 from headrace.wire.produce import (
     ProduceOutcome,
+    decode_one_batch,
     decode_produce,
     encode_one_success,
     encode_produce_response,
@@ -21,6 +21,7 @@ from headrace.wire.produce import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.appending import Admitted
     from headrace.broker.node import Node
     from headrace.broker.partition import Partition
     from headrace.servers.kafka.connection import Connection
@@ -82,14 +83,7 @@ class PendingProduce(Slot):
             self._connection.answer_later(self, (self._answer(),))
 
     def _answer(self) -> bytes:
-        results = self._results
-        if len(results) == 1 and len(results[0][1]) == 1:
-            topic, (only,) = results[0]
-            if isinstance(only, Admitted) and only.refusal is None:
-                partition = only.partition
-                offsets = (only.base_offset, only.append_time_ms, partition.log.start_offset)
-                return encode_one_success(self.correlation_id, self._version, topic, partition.index, offsets)
-        topics = [(topic, [_outcome(result) for result in parts]) for topic, parts in results]
+        topics = [(topic, [_outcome(result) for result in parts]) for topic, parts in self._results]
         return encode_produce_response(self.correlation_id, self._version, topics)
 
     def _close_on_error(self, connection: Connection) -> None:
@@ -103,10 +97,54 @@ class PendingProduce(Slot):
                     return
 
 
+class PendingOne(PendingProduce):
+    """A request for one partition, whose batch was let in: what nearly all of them are."""
+
+    __slots__ = ("_admitted", "_topic")
+
+    def __init__(
+        self, acks: int, timeout_ms: int, version: int, correlation_id: int, topic: str, admitted: Admitted
+    ) -> None:
+        self.chunks = None
+        self.size = 0
+        self.acks = acks
+        self.correlation_id = correlation_id
+        self._version = version
+        self._timeout_ms = timeout_ms
+        self._topic = topic
+        self._admitted = admitted
+
+    @property
+    def _results(self) -> Results:  # type: ignore[override]
+        return [(self._topic, [self._admitted])]
+
+    def _answer(self) -> bytes:
+        admitted = self._admitted
+        if admitted.refusal is not None:
+            return super()._answer()
+        partition = admitted.partition
+        offsets = (admitted.base_offset, admitted.append_time_ms, partition.log.start_offset)
+        return encode_one_success(self.correlation_id, self._version, self._topic, partition.index, offsets)
+
+
 def begin(
     node: Node, buffer: ReceiveBuffer, position: int, end: int, version: int, correlation_id: int
 ) -> PendingProduce:
     """First stage: check every batch and stage it for this turn's write. `position` is where the client id ends."""
+    one = decode_one_batch(buffer.raw, position, end, version)
+    if one is None or not ACKS_ALL <= one[0] <= ACKS_LEADER:
+        return _begin_many(node, buffer, position, end, version, correlation_id)
+    acks, timeout_ms, topic, index, start, size = one
+    try:
+        admitted = node.topics.partition(topic, index).admit(buffer.view[start : start + size], acks, version)
+    except Refusal as refusal:
+        return PendingProduce(acks, timeout_ms, version, correlation_id, [(topic, [_refused(index, refusal)])])
+    return PendingOne(acks, timeout_ms, version, correlation_id, topic, admitted)
+
+
+def _begin_many(
+    node: Node, buffer: ReceiveBuffer, position: int, end: int, version: int, correlation_id: int
+) -> PendingProduce:
     if version >= FLEXIBLE_FROM:
         position = _after_tags(buffer.raw, position)
     _, acks, timeout_ms, topics = decode_produce(buffer.raw, position, end, version)

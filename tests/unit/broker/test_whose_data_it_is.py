@@ -1,0 +1,68 @@
+"""A node removes logs of topics that its metadata does not know. So it must be sure that the metadata is its own."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.broker.identity import IDENTITY_FILE, Identity, WrongIdentity
+from headrace.broker.quorum import METADATA_LOG
+from headrace.storage.layout import directory_of
+from headrace.testing import Broker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """What a node with one topic leaves behind."""
+    with Broker(data_dir=tmp_path / "data") as broker:
+        broker.create_topic("orders", partitions=2)
+    return tmp_path / "data"
+
+
+def logs_in(data_dir: Path) -> set[str]:
+    return {path.name for path in (data_dir / "topics").iterdir() if path.name not in directory_of(METADATA_LOG)}
+
+
+def refused(data_dir: Path) -> str:
+    before = logs_in(data_dir)
+    assert len(before) == 2
+    with pytest.raises(WrongIdentity) as caught:
+        Broker(data_dir=data_dir).start()
+    assert logs_in(data_dir) == before, "a node that does not start must leave the data alone"
+    return str(caught.value)
+
+
+def test_a_metadata_log_that_was_taken_away_costs_no_data(data_dir: Path) -> None:
+    shutil.rmtree(data_dir / directory_of(METADATA_LOG))
+    assert "metadata log" in refused(data_dir)
+    assert not (data_dir / directory_of(METADATA_LOG)).exists(), "a backup must find its place free"
+
+
+def test_a_metadata_log_that_was_emptied_costs_no_data(data_dir: Path) -> None:
+    for path in (data_dir / directory_of(METADATA_LOG)).iterdir():
+        path.unlink()
+    (data_dir / "recovery-point-offset-checkpoint").unlink()  # which would have told
+    assert "metadata log" in refused(data_dir)
+
+
+def test_another_clusters_metadata_is_refused(data_dir: Path, tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "other"):
+        pass
+    ours, theirs = data_dir / directory_of(METADATA_LOG), tmp_path / "other" / directory_of(METADATA_LOG)
+    shutil.rmtree(ours)
+    shutil.copytree(theirs, ours)
+    (data_dir / "recovery-point-offset-checkpoint").unlink()
+    assert "another data directory" in refused(data_dir)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"x", b"\xff", b"version=1\ncluster.id=a\nnode.id=-5", b"version=1\ncluster.id=\nnode.id=1"]
+)
+def test_an_identity_that_makes_no_sense_is_refused(content: bytes) -> None:
+    with pytest.raises(WrongIdentity, match=IDENTITY_FILE):
+        Identity.decode(content)
