@@ -80,25 +80,29 @@ def test_a_produce_request_is_read_alike(version, transactional_id, acks, timeou
                 assert frame[start : start + size] == records
 
 
-@given(st.integers(3, 9), int16, int32, names, int32, st.binary(max_size=200), st.binary(max_size=9))
-def test_one_batch_is_read_alike(version, acks, timeout_ms, name, index, records, rest):
-    body = produce_request(version, None, acks, timeout_ms, [(name, bytes(16), [(index, records)])])
-    frame = bytearray(b"before" + body + rest)
-    one = decode_one_batch(frame, 6, 6 + len(body), version)
-    if version >= 9:
-        assert one is None
-        return
+@given(produce_versions, int16, int32, names, ids, int32, st.binary(max_size=200), st.binary(max_size=9))
+def test_one_batch_is_read_alike(version, acks, timeout_ms, name, topic_id, index, records, rest):
+    body = produce_request(version, None, acks, timeout_ms, [(name, topic_id, [(index, records)])])
+    header_tags = b"" if version < 9 else b"\x00"
+    frame = bytearray(b"before" + header_tags + body + rest)
+    one = decode_one_batch(frame, 6, 6 + len(header_tags) + len(body), version)
     assert one is not None
-    assert one[:4] == (acks, timeout_ms, name, index)
+    assert one[:4] == (acks, timeout_ms, name if version < 13 else topic_id, index)
     assert frame[one[4] : one[4] + one[5]] == records
 
 
-@given(st.integers(3, 8), st.binary(max_size=120))
-def test_one_batch_in_any_bytes_is_what_the_whole_request_says(version, body):
-    one = decode_one_batch(bytearray(body), 0, len(body), version)
+@given(produce_versions, int16, int32, names, ids, int32, st.binary(max_size=60), st.data())
+def test_one_batch_is_never_read_differently(version, acks, timeout_ms, name, topic_id, index, records, data):
+    body = bytearray(produce_request(version, None, acks, timeout_ms, [(name, topic_id, [(index, records)])]))
+    for _ in range(data.draw(st.integers(0, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    header_tags = b"" if version < 9 else b"\x00"
+    end = len(header_tags) + data.draw(st.integers(0, len(body)))
+    frame = bytearray(header_tags + body)
+    one = decode_one_batch(frame, 0, end, version)
     if one is not None:
         acks, timeout_ms, topic, partition, start, size = one
-        decoded = decode_produce(bytearray(body), 0, len(body), version)
+        decoded = decode_produce(frame, len(header_tags), end, version)
         assert decoded == (None, acks, timeout_ms, [(topic, [(partition, start, size)])])
 
 

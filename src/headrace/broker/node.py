@@ -11,7 +11,7 @@ from headrace.broker.counters import Counters
 from headrace.broker.fetching import SessionCache
 from headrace.broker.following import Following
 from headrace.broker.identity import check_metadata, load_or_create
-from headrace.broker.quorum import METADATA_LOG, METADATA_TOPIC, Quorum
+from headrace.broker.quorum import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, Quorum
 from headrace.broker.topics import TopicTable
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
@@ -20,6 +20,7 @@ from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, ProducerId, TopicId, topic_id_text, topic_name_problem
 from headrace.runtime.tasks import Breather, TaskScope
+from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import OPEN_FILES
 from headrace.storage.settings import LogSettings
 from headrace.storage.store import LogStore
@@ -96,8 +97,7 @@ class Node:
         found = self.store.log_ids()
         if METADATA_LOG not in found:
             check_metadata(identity, None, has_logs=bool(found))
-        metadata_log = await self.store.open_or_create(METADATA_LOG, METADATA_TOPIC, METADATA_SETTINGS)
-        self.quorum = Quorum(metadata_log, world.threads, world.clock, self._committed)
+        self.quorum = Quorum(await self._open_metadata(), world.threads, world.clock, self._committed)
         await world.threads.run(self.quorum.load)
         check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
         self.fetch_sessions = SessionCache(
@@ -117,6 +117,14 @@ class Node:
         await self._following.load()
         self._start_chores()
         self.is_ready = True
+
+    async def _open_metadata(self) -> PartitionLog:
+        try:
+            return await self.store.open_or_create(METADATA_LOG, METADATA_TOPIC, METADATA_SETTINGS)
+        except DamagedLog as damage:
+            raise DamagedLog(
+                damage.path, damage.position, damage.offset, damage.problem, advice=RESTORE_METADATA
+            ) from damage
 
     async def stop(self) -> None:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""

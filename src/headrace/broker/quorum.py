@@ -14,7 +14,8 @@ from headrace.metadata.encoding import decode_record, encode_record
 from headrace.metadata.image import EMPTY_IMAGE, ClusterImage
 from headrace.model.errors import DiskFailure
 from headrace.model.names import Epoch, LogId, TopicId, TopicPartition
-from headrace.wire.batches import read_header
+from headrace.storage.damage import DamagedLog
+from headrace.wire.batches import CorruptBatch, read_header
 from headrace.wire.records import decode_records, encode_batch
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ METADATA_TOPIC: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_LOG: Final = LogId(TopicId(bytes(15) + b"\x01"), 0)  # the id that Kafka gives to this topic
 FLUSH_LANE: Final = "metadata-flush"  # a decision must not queue behind the data's flushes
 RESERVE_BYTES: Final = 64 << 10  # hundreds of decisions: a full disk must not keep us from starting or deleting topics
+RESTORE_METADATA: Final = (
+    "This is the metadata log: it says which topics there are and whose the other logs are. Restore it from a backup; "
+    "do not remove it"
+)
 READ_BYTES: Final = 1 << 20
 INFLATE_MAX: Final = 1 << 20  # our own batches are never compressed
 
@@ -59,7 +64,7 @@ class Quorum:
         """What is committed: the only image that may be shown to anybody."""
 
     def load(self) -> None:
-        """Rebuild the image from the log; before the node starts, so it may block."""
+        """Rebuild the image from the log; before the node starts, so it may block. DamagedLog if it cannot be read."""
         for records in _replay(self._log):
             self.image = self.image.apply_all(records)
         self._pending_image = self.image
@@ -126,16 +131,21 @@ def _replay(log: PartitionLog) -> Iterator[list[MetadataRecord]]:
     while offset < log.next_offset:
         piece = log.read(offset, READ_BYTES, log.next_offset, at_least_one=True)
         assert piece is not None, f"the metadata log ends at {offset}, not at {log.next_offset}"
-        raw = memoryview(piece.read())
+        raw, start = memoryview(piece.read()), piece.position
         piece.release()
         position = 0
         records: list[MetadataRecord] = []
         while position < len(raw):
             header = read_header(raw, position)
             batch = raw[position : position + header.size]
-            for record in decode_records(batch, inflate_max=INFLATE_MAX):
-                assert record.value is not None
-                records.append(decode_record(record.value))
+            try:
+                for record in decode_records(batch, inflate_max=INFLATE_MAX):
+                    assert record.value is not None
+                    records.append(decode_record(record.value))
+            except CorruptBatch as error:  # a start verifies only what is above the recovery point
+                raise DamagedLog(
+                    log.directory, start + position, offset, str(error), advice=RESTORE_METADATA
+                ) from error
             position += header.size
             offset = header.next_offset
         yield records

@@ -28,6 +28,8 @@ _ACKS_TIMEOUT = Struct(">hi")
 _ACKS_TIMEOUT_COUNT = Struct(">hii")
 _PARTITION_SIZE = Struct(">ii")
 _UP_TO_NAME = Struct(">hhiih")  # 14 bytes: no transactional id, acks, timeout, one topic, size of its name
+_FLEXIBLE_START = Struct(">BBhiB")
+_FLEXIBLE_PARTITION = Struct(">Bi")
 _ONE_PARTITION = Struct(">iii")  # 12 bytes: one partition, its number, size of its records
 
 
@@ -73,16 +75,25 @@ def decode_produce(buffer: bytearray | memoryview, position: int, end: int, vers
     return request
 
 
-def decode_one_batch(
-    buffer: bytearray | memoryview, position: int, end: int, version: int
-) -> tuple[int, int, str, int, int, int] | None:
-    """Acks, timeout in ms, topic, partition, start and size, if that is all there is; None if it is anything else.
+OneBatch = tuple[int, int, "str | bytes", int, int, int]
+"""Acks, timeout in ms, topic, partition, and where the batch starts and how many bytes it has."""
 
-    Most requests have no transaction, one topic and one partition, in a version without tags. They are read in half
-    the time that `decode_produce` takes. What is odd in any way is left to that.
+
+def decode_one_batch(buffer: bytearray | memoryview, position: int, end: int, version: int) -> OneBatch | None:
+    """A request that is nothing but one batch; None if it is anything else. `position` is where the client id ends.
+
+    Most requests have no transaction, one topic and one partition, and no tags. They are read in half the time that
+    `decode_produce` takes. What is odd in any way is left to that.
     """
-    if version >= FLEXIBLE_FROM or end - position < 26:
+    try:
+        if version < FLEXIBLE_FROM:
+            return _decode_one_plain(buffer, position, end)
+        return _decode_one_flexible(buffer, position, end, version)
+    except (StructError, IndexError, UnicodeDecodeError):
         return None
+
+
+def _decode_one_plain(buffer: bytearray | memoryview, position: int, end: int) -> OneBatch | None:
     no_id, acks, timeout_ms, topic_count, name_size = _UP_TO_NAME.unpack_from(buffer, position)
     after_name = position + 14 + name_size
     start = after_name + 12
@@ -91,9 +102,31 @@ def decode_one_batch(
     partition_count, partition, size = _ONE_PARTITION.unpack_from(buffer, after_name)
     if partition_count != 1 or size < 0 or start + size > end:
         return None
-    try:
-        topic = str(buffer[position + 14 : after_name], "utf-8")
-    except UnicodeDecodeError:
+    return acks, timeout_ms, str(buffer[position + 14 : after_name], "utf-8"), partition, start, size
+
+
+def _decode_one_flexible(buffer: bytearray | memoryview, position: int, end: int, version: int) -> OneBatch | None:
+    # No tags in the header, no transactional id, acks, timeout, one topic (counts are written plus one).
+    header_tags, no_id, acks, timeout_ms, topic_count = _FLEXIBLE_START.unpack_from(buffer, position)
+    if header_tags or no_id or topic_count != 2:
+        return None
+    position += 9
+    topic: str | bytes
+    if version >= TOPIC_IDS_FROM:
+        after_topic = position + 16
+        topic = bytes(buffer[position:after_topic])
+    else:
+        name_size = buffer[position]
+        if not 1 <= name_size < 0x80:
+            return None
+        after_topic = position + name_size
+        topic = str(buffer[position + 1 : after_topic], "utf-8")
+    partition_count, partition = _FLEXIBLE_PARTITION.unpack_from(buffer, after_topic)
+    size_plus_one, start = _uvarint(buffer, after_topic + 5)
+    size = size_plus_one - 1
+    records_end = start + size
+    # Three empty sets of tags follow: the partition's, the topic's, the request's.
+    if partition_count != 2 or size < 0 or records_end + 3 != end or any(buffer[records_end:end]):
         return None
     return acks, timeout_ms, topic, partition, start, size
 

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.broker.identity import IDENTITY_FILE, Identity, WrongIdentity
 from headrace.broker.quorum import METADATA_LOG
+from headrace.storage.damage import DamagedLog
 from headrace.storage.layout import directory_of
 from headrace.testing import Broker
 
@@ -48,6 +49,17 @@ def test_a_metadata_log_that_was_emptied_costs_no_data(data_dir: Path) -> None:
         path.unlink()
     (data_dir / "recovery-point-offset-checkpoint").unlink()  # which would have told
     assert "metadata log" in refused(data_dir)
+
+
+@pytest.mark.parametrize("position", [3, 20, 80])  # an offset, the CRC, a record
+def test_nobody_is_told_to_remove_a_damaged_metadata_log(data_dir: Path, position: int) -> None:
+    (log,) = (data_dir / directory_of(METADATA_LOG)).glob("*.log")
+    content = bytearray(log.read_bytes())
+    content[position] ^= 0xFF
+    log.write_bytes(content)
+    with pytest.raises(DamagedLog, match="do not remove it"):
+        Broker(data_dir=data_dir).start()
+    assert len(logs_in(data_dir)) == 2
 
 
 def test_another_clusters_metadata_is_refused(data_dir: Path, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ class PendingOne(PendingProduce):
     __slots__ = ("_admitted", "_topic")
 
     def __init__(
-        self, acks: int, timeout_ms: int, version: int, correlation_id: int, topic: str, admitted: Admitted
+        self, acks: int, timeout_ms: int, version: int, correlation_id: int, topic: str | bytes, admitted: Admitted
     ) -> None:
         self.chunks = None
         self.size = 0
