@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from headrace import __version__
 from headrace.cli.app import COMMANDS, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOBODY = "127.0.0.1:1"  # nothing listens on port 1
 
@@ -11,6 +16,16 @@ NOBODY = "127.0.0.1:1"  # nothing listens on port 1
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"headrace {__version__}\n"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"no toml at all", b"a = 1\na = 2\n"])
+def test_a_file_of_settings_that_is_not_toml(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "node.toml"
+    path.write_bytes(content)
+    assert run(["serve", "--data-dir", str(tmp_path / "data"), "--config", str(path)]) == 2
+    assert "is not TOML" in capsys.readouterr().err
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
