@@ -119,3 +119,26 @@ def test_forgetting_drops_even_what_waits() -> None:
     pour(buffer, frame(1000)[:500])
     buffer.forget()
     assert (buffer.capacity, buffer.start, buffer.end) == (0, 0, 0)
+
+
+def test_it_knows_that_it_is_inside_a_large_frame():
+    buffer = ReceiveBuffer()
+    frame = (200_000).to_bytes(4, "big") + bytes(200_000)
+    _fill(buffer, frame[:10])
+    assert not buffer.is_inside_a_frame  # its length was not looked at yet
+    sent = 10
+    while sent < len(frame):
+        room = buffer.room()
+        count = min(len(room), 30_000, len(frame) - sent)
+        room[:count] = frame[sent : sent + count]
+        buffer.filled(count)
+        sent += count
+        assert buffer.is_inside_a_frame == (sent < len(frame))
+    buffer.start = buffer.end
+    _fill(buffer, b"\x00\x00")
+    assert not buffer.is_inside_a_frame
+
+
+def _fill(buffer: ReceiveBuffer, content: bytes) -> None:
+    buffer.room()[: len(content)] = content
+    buffer.filled(len(content))

@@ -88,7 +88,8 @@ class Connection:
         self._buffer.filled(count)
         self.last_active_s = self.node.world.clock.monotonic_s()
         self.node.counters.bytes_in += count
-        self._take_turn(self.last_active_s)
+        if not self._buffer.is_inside_a_frame:
+            self._take_turn(self.last_active_s)
 
     def drained(self) -> None:
         self._keep_pace()
