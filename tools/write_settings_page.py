@@ -1,7 +1,7 @@
 """Write docs/settings.md from the tables of settings, so that the page and the code cannot drift apart.
 
-    python tools/write_settings_page.py           write it
-    python tools/write_settings_page.py --check   exit 1 if it is out of date
+python tools/write_settings_page.py           write it
+python tools/write_settings_page.py --check   exit 1 if it is out of date
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ HEAD = """# Settings
 <!-- Written by tools/write_settings_page.py from the tables in src/headrace/metadata; do not edit. -->
 
 Names are Kafka's; our own begin with `headrace.`. A topic's value comes from the first of these that has one: the topic
-itself, the node (`headrace configs alter --broker ID`), the cluster's defaults (`--broker ""`), the node's start
-(`headrace serve -X name=value`, or its configuration file), the default below.
+itself, the node (`headrace configs alter --broker ID`), the cluster's defaults (AlterConfigs of the
+broker named "", from any Kafka admin client), the node's start (`headrace serve -X name=value`, or its configuration
+file), the default below.
 
 ```
 headrace topics create --name events --partitions 3 --config retention.ms=3600000
@@ -46,7 +47,7 @@ def page() -> str:
             "## Topics\n",
             topic,
             "\n## Nodes\n",
-            "Besides these, a node takes the names in the column \"Node's default\" above.\n",
+            'Besides these, a node takes the names in the column "Node\'s default" above.\n',
             node,
             "\nShown by `configs describe --broker`, given by flags of `headrace serve`:\n",
             identity,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from headrace.wire.produce import ProduceOutcome
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from headrace.broker.partition import Partition
     from headrace.model.errors import Refusal
     from headrace.wire.batches import BatchHeader
+
+log = logging.getLogger(__name__)
 
 ACKS_ALL: Final = -1
 
@@ -68,11 +71,12 @@ class Admitted:
 class AppendStage:
     """The partitions that have staged batches in this turn."""
 
-    __slots__ = ("_counters", "_partitions")
+    __slots__ = ("_counters", "_is_refusing", "_partitions")
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._partitions: list[Partition] = []
+        self._is_refusing = False
 
     def add(self, partition: Partition) -> None:
         self._partitions.append(partition)
@@ -81,4 +85,16 @@ class AppendStage:
         """One write per partition. DiskFailure ends the node."""
         partitions, self._partitions = self._partitions, []
         for partition in partitions:
-            self._counters.messages_in += partition.commit_staged()
+            written = partition.commit_staged()
+            if written:
+                self._counters.messages_in += written
+                if self._is_refusing:
+                    self._is_refusing = False
+                    log.warning("writing works again: %s took %d records", partition.name, written)
+
+    def refused(self, refusal: Refusal) -> None:
+        """A write did not happen. Said once until writing works again; counted each time."""
+        self._counters.refused_writes += 1
+        if not self._is_refusing:
+            self._is_refusing = True
+            log.warning("writes are refused: %s", refusal.message)

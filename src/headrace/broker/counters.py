@@ -31,6 +31,7 @@ class Counters:
     bytes_in: int = 0
     bytes_out: int = 0
     messages_in: int = 0
+    refused_writes: int = 0
     refused_connections: int = 0
     connections: int = 0
     loop_lag: LoopLag = field(default_factory=LoopLag)

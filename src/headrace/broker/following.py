@@ -22,7 +22,7 @@ from headrace.runtime.tasks import Breather
 from headrace.storage.damage import DamagedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from headrace.broker.appending import AppendStage
     from headrace.broker.topics import TopicTable
@@ -83,14 +83,16 @@ class Following:
             else:
                 await self._follow(item)
 
-    async def load(self) -> None:
-        """At start: serve everything in the image, and drop logs of topics that are gone."""
+    async def load(self, deleted_topics: Set[TopicId]) -> None:
+        """At start: serve everything in the image. Data of deleted topics goes; what nobody knows is set aside."""
         image = self._image()
-        known = {log_id for log_id in self._store.log_ids() if log_id.topic_id in image.topics}
         for log_id in self._store.log_ids():
-            if log_id not in known:
+            if log_id.topic_id in deleted_topics:
                 log.info("removing %s, which belongs to a deleted topic", log_id)
                 await self._store.delete(log_id)
+            elif image.partition(*log_id) is None:
+                place = await self._store.set_aside(log_id)
+                log.warning("no topic is known for %s; its data is kept in %s and not served", log_id, place)
         await self._prepare(
             LogId(topic.topic_id, state.partition) for topic in image.sorted_topics() for state in topic.in_order()
         )

@@ -60,6 +60,7 @@ class Node:
         node_id: NodeId | None = None,
         configs: Mapping[str, str] | None = None,
         rack: str | None = None,
+        listeners: Mapping[str, str] | None = None,
         open_files: int = OPEN_FILES,
     ) -> None:
         self.world = world
@@ -77,6 +78,7 @@ class Node:
         self._asked_node_id = node_id
         self._static_configs = dict(configs or {})
         self._rack = rack
+        self._listeners = dict(listeners or {})
         self._open_files = open_files
         self._tasks = TaskScope(self._task_failed)
         self._producer_ids: tuple[int, int] = (0, 0)
@@ -87,11 +89,12 @@ class Node:
     async def start(self) -> None:
         """Recover what is on disk and serve it. Raises before anything is changed if the directory is not ours."""
         world = self.world
+        NodeConfigs.checked(self._asked_node_id or NodeId(1), self._static_configs)  # before the directory is claimed
         identity = await world.threads.run(
             lambda: load_or_create(world.disk, self._asked_node_id, topic_id_text(TopicId(world.entropy.token(16))))
         )
         self.node_id = identity.node_id
-        self.configs = NodeConfigs.checked(self.node_id, self._static_configs)
+        self.configs = NodeConfigs.checked(self.node_id, self._static_configs).known_as(self._identity_configs())
         self.store = LogStore(world, on_flushed=self._flushed, on_recovered=_log_recovery, open_files=self._open_files)
         await self.store.start()
         found = self.store.log_ids()
@@ -114,9 +117,13 @@ class Node:
         await self.quorum.submit(lambda image: name_cluster(image, identity.cluster_id))
         incarnation = world.entropy.token(16)
         await self.quorum.submit(lambda image: register_node(image, self.node_id, incarnation, (), self._rack))
-        await self._following.load()
+        await self._following.load(self.quorum.deleted_topics)
         self._start_chores()
         self.is_ready = True
+
+    def _identity_configs(self) -> dict[str, str]:
+        rack = {} if self._rack is None else {"broker.rack": self._rack}
+        return {"node.id": str(self.node_id), "log.dirs": self.world.disk.location, **rack, **self._listeners}
 
     async def _open_metadata(self) -> PartitionLog:
         try:
@@ -128,10 +135,14 @@ class Node:
 
     async def stop(self) -> None:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""
-        self.is_ready = False
+        self.about_to_stop()
         await self._tasks.close()
         if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
             await self.store.close()
+
+    def about_to_stop(self) -> None:
+        """Health checks say so from now on, so that nobody new is sent here."""
+        self.is_ready = False
 
     def fail(self, error: BaseException) -> None:
         """Something broke that must not be worked around. Whoever runs the node ends it."""
@@ -169,10 +180,10 @@ class Node:
         served = self.topics.topic(topic_id)
         return served is not None and index in served.troubles
 
-    def trouble_count(self, topic_id: TopicId) -> int:
-        """How many of a topic's partitions are offline."""
+    def troubles(self, topic_id: TopicId) -> tuple[int, ...]:
+        """Which of a topic's partitions are offline."""
         served = self.topics.topic(topic_id)
-        return 0 if served is None else len(served.troubles)
+        return () if served is None else tuple(served.troubles)
 
     # ---- what it can be asked to do
 

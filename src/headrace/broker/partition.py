@@ -226,6 +226,7 @@ class Partition:
             log.append(write.views, write.headers)
         except Refusal as refusal:
             write.refusal = refusal
+            self._stage.refused(refusal)
             return 0
         self._advance(self.replica.on_written(Offset(log.next_offset)))
         self._flusher.want(log, is_urgent=write.is_urgent or bool(self._listeners))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.metadata.encoding import decode_record, encode_record
 from headrace.metadata.image import EMPTY_IMAGE, ClusterImage
+from headrace.metadata.records import TopicDeleted
 from headrace.model.errors import DiskFailure
 from headrace.model.names import Epoch, LogId, TopicId, TopicPartition
 from headrace.storage.damage import DamagedLog
@@ -62,11 +63,14 @@ class Quorum:
         self._failure: DiskFailure | None = None
         self.image: ClusterImage = EMPTY_IMAGE
         """What is committed: the only image that may be shown to anybody."""
+        self.deleted_topics: set[TopicId] = set()
+        """Topics that the log says were deleted, as of `load`. Their data may be removed; no other may."""
 
     def load(self) -> None:
         """Rebuild the image from the log; before the node starts, so it may block. DamagedLog if it cannot be read."""
         for records in _replay(self._log):
             self.image = self.image.apply_all(records)
+            self.deleted_topics.update(record.topic_id for record in records if isinstance(record, TopicDeleted))
         self._pending_image = self.image
         self._epoch = Epoch(self._log.epochs.latest + 1)
         self._log.reserve(RESERVE_BYTES)

@@ -38,6 +38,7 @@ log = logging.getLogger("headrace")
 FILES_WANTED = 65_536  # connections and segments; the operating system's usual 1,024 suffice for neither
 FILES_SPARE = 192  # listeners, a burst of new connections, the console's, files that are open for a moment
 FILES_PER_CONNECTION = 2  # the socket, and its twin that is watched while the client is slow to read
+FEW_CONNECTIONS = 500  # below that, somebody should know that the process's limit is the reason
 STOP_S = 30.0  # a stop that takes longer is given up: recovery at the next start is safe
 
 
@@ -72,46 +73,67 @@ async def _run(options: ServeOptions, files_max: int) -> int:
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
     open_files = min(OPEN_FILES, files_max // 2)
     connections_max = (files_max - open_files - FILES_SPARE) // FILES_PER_CONNECTION
+    if connections_max < FEW_CONNECTIONS:
+        log.warning(
+            "the process may open %d files, which leaves room for %d connections; raise `ulimit -n`",
+            files_max,
+            max(1, connections_max),
+        )
     node = Node(
         world,
         node_id=None if options.node_id is None else NodeId(options.node_id),
         configs=options.configs,
         rack=options.rack,
+        listeners=_listener_configs(options),
         open_files=open_files,
     )
+    console = ConsoleServer(node) if options.http is not None else None
     try:
+        # First up and last down: whoever watches the node hears from it while it recovers and while it stops.
+        http = "" if console is None or options.http is None else f" http://{await _listen(console, options.http)}"
         await node.start()
-        return await _serve(node, options, connections_max=max(1, connections_max))
+        return await _serve(node, options, http, connections_max=max(1, connections_max))
     except (WrongIdentity, DamagedLog, DiskFailure) as error:
         raise CannotStart(str(error)) from error
     except Refusal as refusal:
         raise CannotStart(refusal.message) from refusal
     finally:
+        if console is not None:
+            await console.stop()
         threads.close()
         disk.close()
 
 
-async def _serve(node: Node, options: ServeOptions, *, connections_max: int) -> int:
+def _listener_configs(options: ServeOptions) -> dict[str, str]:
+    advertised = {} if options.advertised is None else {"advertised.listeners": f"PLAINTEXT://{options.advertised}"}
+    return {"listeners": f"PLAINTEXT://{options.listen}", **advertised}
+
+
+async def _serve(node: Node, options: ServeOptions, http: str, *, connections_max: int) -> int:
     stop = _stop_signal()
     kafka = KafkaServer(node, options.advertised, connections_max=connections_max)
-    console = ConsoleServer(node) if options.http is not None else None
-    servers: list[KafkaServer | ConsoleServer] = [kafka] if console is None else [kafka, console]
     try:
-        addresses = [f"kafka://{await _listen(kafka, options.listen)}"]
-        if console is not None and options.http is not None:
-            addresses.append(f"http://{await _listen(console, options.http)}")
+        address = await _listen(kafka, options.listen)
         gc.collect()
         gc.freeze()  # what lives as long as the node need not be looked at again and again
-        _announce(node, addresses, options)
+        _announce(node, f"kafka://{address}{http}", options)
         await _first_of(stop, node.failed)
     finally:
-        for server in servers:
-            await server.stop()
-        await asyncio.wait_for(node.stop(), STOP_S)
+        node.about_to_stop()
+        await kafka.stop()
+        await _stop_in_time(node)
     if node.failed.done():
         print(f"headrace: stopped because {node.failed.result()}", file=sys.stderr)
         return 1
     return 0
+
+
+async def _stop_in_time(node: Node) -> None:
+    try:
+        await asyncio.wait_for(node.stop(), STOP_S)
+    except TimeoutError:
+        log.error("the disk is too slow for a clean stop; the next start verifies what was not flushed")  # noqa: TRY400
+        os._exit(1)  # a thread that waits for the device would hold the process as long as the device likes
 
 
 async def _listen(server: KafkaServer | ConsoleServer, address: Address) -> Address:
@@ -142,10 +164,10 @@ def _stop_signal() -> asyncio.Future[object]:
     return stop
 
 
-def _announce(node: Node, addresses: list[str], options: ServeOptions) -> None:
+def _announce(node: Node, addresses: str, options: ServeOptions) -> None:
     """The one line that says where to find the node, for people and for scripts that wait for it."""
     print(
-        f"headrace {__version__} node {node.node_id} is ready: {' '.join(addresses)} data={options.data_dir}",
+        f"headrace {__version__} node {node.node_id} is ready: {addresses} data={options.data_dir}",
         flush=True,
     )
 

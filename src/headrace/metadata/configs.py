@@ -157,8 +157,8 @@ class ConfigKey:
     def _range_words(self) -> str:
         low, high = self._bounds()
         if self.high is not None and low is not None:
-            return f" from {low:g} to {high:g}"
-        return "" if self.low is None else f" of at least {self.low:g}"
+            return f" from {low} to {high}"
+        return "" if self.low is None else f" of at least {self.low}"
 
 
 def _parsed(kind: ConfigType, text: str) -> ConfigValue:

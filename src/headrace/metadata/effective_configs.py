@@ -21,7 +21,7 @@ from headrace.metadata.configs import (
     ResourceKind,
 )
 from headrace.metadata.image import NO_CONFIGS, ClusterImage
-from headrace.metadata.node_configs import NODE_CONFIGS, node_config_key
+from headrace.metadata.node_configs import IDENTITY_FLAGS, NODE_CONFIGS, node_config_key
 from headrace.metadata.settings import (
     NodeSettings,
     TopicSettings,
@@ -51,10 +51,16 @@ class NodeConfigs:
     def checked(cls, node_id: NodeId, static: Mapping[str, str]) -> NodeConfigs:
         """Raises Refusal(INVALID_CONFIG) if a name or a value is not allowed."""
         for name in sorted(static):
+            if name in IDENTITY_FLAGS:
+                raise Refusal(ErrorCode.INVALID_CONFIG, f"{name} is not a setting here; use {IDENTITY_FLAGS[name]}")
             node_config_key(name).parse(static[name])
         configs = cls(node_id, Map(static))
         check_topic_settings(ConfigLayers(NO_CONFIGS, NO_CONFIGS, NO_CONFIGS, configs.static))
         return configs
+
+    def known_as(self, identity: Mapping[str, str]) -> NodeConfigs:
+        """With what the node is, for those who look: its address, its directory, its number."""
+        return NodeConfigs(self.node_id, self.static.update(identity))
 
 
 class ConfigLayers(NamedTuple):

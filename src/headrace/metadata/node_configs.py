@@ -21,6 +21,14 @@ IDENTITY_CONFIGS = (
 )
 """What a node is rather than how it behaves: it is told by flags, and shown here because tools look for it."""
 
+IDENTITY_FLAGS = {
+    "advertised.listeners": "--advertise",
+    "broker.rack": "--rack",
+    "listeners": "--listen",
+    "log.dirs": "--data-dir",
+    "node.id": "--node-id",
+}
+
 BEHAVIOUR_CONFIGS = (
     ConfigKey(
         "auto.create.topics.enable",

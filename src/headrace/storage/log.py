@@ -82,7 +82,7 @@ class PartitionLog:
         self.settings = settings
         self.epochs = epochs
         self.producers = producers
-        """Replaced by another object when the log is truncated."""
+        """The same object for life, also over a truncation: others hold it."""
         self.start_offset = start_offset
         self.next_offset = next_offset
         self.flushed_offset = flushed_offset

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.storage.handles import Handles
     from headrace.storage.settings import LogSettings
 
+OFFSET_BYTES = 8  # a batch begins with its offset
 CUTS_KEPT = 4  # copies of removed bytes per partition: enough to look at, not enough to fill the disk
 
 
@@ -332,7 +333,8 @@ class _Recovery:
             valid_at = find_valid_batch(file, bad.position, end, segment.base_offset)
             has_followers = valid_at is None and any(map(self._has_valid, self.segments[number + 1 :]))
             if valid_at is not None or has_followers:
-                bad_end = end if valid_at is None else valid_at
+                # The bad batch itself may be valid but for its offset, which its CRC does not cover.
+                bad_end = end if valid_at is None else max(valid_at, bad.position + OFFSET_BYTES)
                 is_missing = valid_at is None and bad.is_cut_short
                 if not is_missing and not is_lost_write(file, bad.position, bad_end, bad.offset):
                     where = "in later segments" if valid_at is None else f"from byte {valid_at} on"

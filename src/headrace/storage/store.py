@@ -182,6 +182,14 @@ class LogStore:
         self._start_offsets.pop(log_id, None)
         await self.world.threads.run(partial(self._remove_directory, layout.directory_of(log_id)))
 
+    async def set_aside(self, log_id: LogId) -> str:
+        """Take a log out of the way that nobody knows; its bytes stay. Returns where they are now."""
+        self._unopened.pop(log_id, None)
+        directory = layout.directory_of(log_id)
+        stray = directory + layout.STRAY
+        await self.world.threads.run(partial(self.world.disk.rename, directory, stray))
+        return stray
+
     def _remove_directory(self, directory: str) -> None:
         disk = self.world.disk
         try:

@@ -82,6 +82,8 @@ class Broker:
         self._thread = None
         if self._temporary is not None:
             self._temporary.cleanup()
+        if self.node.failed.done():
+            raise RuntimeError("the broker failed during the test") from self.node.failed.result()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -150,5 +152,3 @@ class Broker:
         finally:
             threads.close()
             disk.close()
-        if self.node.failed.done():
-            raise RuntimeError("the broker failed during the test") from self.node.failed.result()

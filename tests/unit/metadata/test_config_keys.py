@@ -58,6 +58,7 @@ def test_a_text_and_its_value(key, text, value):
         (AN_INT, "9" * 5000, "…"),
         (A_LONG, "9223372036854775808", "of at least -1"),
         (A_LONG, "-2", "of at least -1"),
+        (ConfigKey("bytes", ConfigType.INT, "1048576", "", low=1 << 20), "1", "of at least 1048576, not '1'"),
         (A_RATIO, "nan", "a number from 0 to 1"),
         (A_RATIO, "1e999", "a number from 0 to 1"),
         (A_RATIO, "1.01", "a number from 0 to 1"),

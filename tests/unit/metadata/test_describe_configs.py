@@ -95,7 +95,7 @@ def test_names_pick_entries_and_unknown_ones_are_left_out(image):
 
 
 def test_a_node_shows_its_own_settings_and_which_can_change(image):
-    node = NodeConfigs.checked(NodeId(1), {"node.id": "1", "log.dirs": "/var/lib/headrace"})
+    node = NodeConfigs.checked(NodeId(1), {}).known_as({"node.id": "1", "log.dirs": "/var/lib/headrace"})
     entries = described(image, NODE_1, node)
     assert list(entries) == sorted(NODE_CONFIGS)
     assert (entries["log.dirs"].value, entries["log.dirs"].source) == (
@@ -107,6 +107,12 @@ def test_a_node_shows_its_own_settings_and_which_can_change(image):
     assert entries["broker.rack"].value is None
     assert entries["message.max.bytes"].value == "1048588"
     assert entries["auto.create.topics.enable"].value == "true"
+
+
+@pytest.mark.parametrize("name", ["node.id", "listeners", "log.dirs", "broker.rack", "advertised.listeners"])
+def test_what_a_node_is_comes_from_its_flags(name):
+    with pytest.raises(Refusal, match="is not a setting here; use --"):
+        NodeConfigs.checked(NodeId(1), {name: "3"})
 
 
 def test_the_clusters_defaults_show_only_what_was_set(image):

@@ -42,6 +42,10 @@ class NodeCollector(Collector):
         yield _counter("kafka_server_brokertopicmetrics_bytesout", "Bytes of records sent", counters.bytes_out)
         yield _counter("headrace_requests", "Requests served", counters.requests)
         yield _counter("headrace_refused_connections", "Connections closed for bad input", counters.refused_connections)
+        yield _counter(
+            "headrace_refused_writes", "Writes that did not happen, as on a full disk", counters.refused_writes
+        )
+        yield _gauge("headrace_disk_free_bytes", "Room on the disk", self._node.world.disk.free_bytes())
         yield _gauge("headrace_connections", "Open connections", counters.connections)
         yield _gauge("headrace_fetch_sessions", "Fetch sessions remembered", len(self._node.fetch_sessions))
 

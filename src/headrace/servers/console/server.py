@@ -66,6 +66,8 @@ class ConsoleServer:
             return _words(404, f"there is nothing at {path[:200]}; try /livez, /readyz or /metrics")
         if method not in {"GET", "HEAD"}:
             return _words(405, f"{path} can be read, with GET")
+        if path == "/metrics" and not self.node.is_ready:
+            return _words(503, "the node is starting or stopping")
         if path == "/metrics":
             return self._rendered_metrics()
         if path == "/readyz":

@@ -176,6 +176,11 @@ class PendingFetch:
 
         try:
             await self._node.world.threads.run(warm)
+        except OSError as error:
+            collected.release()
+            self._settle()
+            self._request.connection.refuse(f"what it asked for cannot be read from the disk: {error}")
+            return
         except BaseException:
             collected.release()
             raise

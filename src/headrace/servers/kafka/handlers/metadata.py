@@ -97,8 +97,8 @@ def described(request: Request, topic: Topic) -> MetadataResponseTopic:
     """Described once for each state of the topic: an answer for 10,000 partitions must not be built each time."""
     remembered = request.server.described_topics
     known = remembered.get(topic.topic_id)
-    trouble_count = request.node.trouble_count(topic.topic_id)
-    if known is not None and known[0] is topic and known[1] == trouble_count:
+    troubles = request.node.troubles(topic.topic_id)
+    if known is not None and known[0] is topic and known[1] == troubles:
         return known[2]
     answer = MetadataResponseTopic(
         ErrorCode.NONE,
@@ -107,8 +107,17 @@ def described(request: Request, topic: Topic) -> MetadataResponseTopic:
         is_internal(topic.name),
         [_partition(request, topic, partition) for partition in topic.in_order()],
     )
-    remembered[topic.topic_id] = (topic, trouble_count, answer)
+    _forget_deleted(request)
+    remembered[topic.topic_id] = (topic, troubles, answer)
     return answer
+
+
+def _forget_deleted(request: Request) -> None:
+    """Answers about topics that are gone. Looked for once there may be as many of them as of the others."""
+    remembered, topics = request.server.described_topics, request.node.image.topics
+    if len(remembered) > 2 * len(topics):
+        for topic_id in [topic_id for topic_id in remembered if topic_id not in topics]:
+            del remembered[topic_id]
 
 
 def _partition(request: Request, topic: Topic, partition: Partition) -> MetadataResponsePartition:
