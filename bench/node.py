@@ -41,7 +41,12 @@ class Node:
         # Its own session: Ctrl-C reaches the driver alone, which then stops the node in its own order.
         with (self.home / "stdout").open("wb") as stdout, (self.home / "stderr").open("wb") as stderr:
             self._started = subprocess.Popen(
-                self._command(), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+                self._command(),
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env=self._environment(),
+                start_new_session=True,
             )
         if not self._cold:
             try:
@@ -50,6 +55,11 @@ class Node:
                 self._stop()
                 raise
         return self
+
+    def _environment(self) -> dict[str, str]:
+        """With compiled modules, as after `pip install`: the first node of a run compiles, the others find them."""
+        compiled = {"PYTHONPYCACHEPREFIX": str(self.home.parent / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+        return {**os.environ, **compiled}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
