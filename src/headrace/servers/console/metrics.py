@@ -34,6 +34,8 @@ class NodeCollector(Collector):
         yield from self._partitions()
         yield from self._process()
         yield self._loop_lag()
+        longest_s = self._node.counters.loop_lag.max_s
+        yield _gauge("headrace_loop_lag_seconds_max", "The longest the event loop was ever late", longest_s)
 
     def _traffic(self) -> Iterator[Metric]:
         counters = self._node.counters

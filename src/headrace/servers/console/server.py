@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import h11
+
+from headrace.runtime.tasks import TaskScope
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -23,6 +27,8 @@ RECEIVE_BYTES = 16 * 1024
 CONNECTIONS_MAX = 256  # scrapers and probes; more is a mistake or an attack, and costs the most silent its place
 BODY_MAX = 64 * 1024  # nothing here takes a body; a small one is politely read to its end
 UNREAD_MAX = 1 << 20  # bytes of answers that a client may leave unread before it has to wait
+LOAD_METRICS_S = 1.0  # after the start
+METRICS = "headrace.servers.console.metrics"
 REST_FACTOR = 10  # metrics are made anew after ten times as long as it took: scraping takes a tenth of a core at most
 
 Answer = tuple[int, str, bytes]
@@ -36,12 +42,20 @@ class ConsoleServer:
         self._connections: dict[HttpConnection, None] = {}
         self._metrics = b""
         self._metrics_fresh_until_s = 0.0
+        self._tasks = TaskScope(lambda name, error: node.fail(RuntimeError(f"the task {name!r} ended: {error!r}")))
 
     async def start(self, address: Address) -> Address:
         self._listener = await self.node.world.network.listen(address, lambda: HttpConnection(self))
+        self._tasks.start(self._load_metrics(), "load the metrics library")
         return self._listener.address
 
+    async def _load_metrics(self) -> None:
+        """In a thread, and not while the node starts: on the loop its import would hold up everybody for 100 ms."""
+        await asyncio.sleep(LOAD_METRICS_S)
+        await self.node.world.threads.run(partial(import_module, METRICS))
+
     async def stop(self) -> None:
+        await self._tasks.close()
         if self._listener is not None:
             await self._listener.close()
         for connection in list(self._connections):
@@ -75,8 +89,7 @@ class ConsoleServer:
         return _words(200, "alive")
 
     def _rendered_metrics(self) -> Answer:
-        from headrace.servers.console import metrics  # noqa: PLC0415 - costs 12 MB, and not every node is scraped
-
+        metrics = import_module(METRICS)
         clock = self.node.world.clock
         began_s = clock.monotonic_s()
         if began_s >= self._metrics_fresh_until_s:
