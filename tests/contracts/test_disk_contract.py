@@ -156,6 +156,16 @@ def test_warm_bytes_are_cached(disk: Disk) -> None:
     file.close()
 
 
+def test_forgetting_what_memory_holds_loses_nothing(disk: Disk) -> None:
+    file = disk.open("log", create=True)
+    file.append([b"synced "])
+    file.sync()
+    file.append([b"and not"])
+    file.forget_cached()
+    assert file.read(0, 100) == b"synced and not"
+    file.close()
+
+
 def test_a_missing_file(disk: Disk) -> None:
     assert not disk.exists("nothing")
     with pytest.raises(FileNotFoundError):

@@ -131,7 +131,7 @@ class LibrdkafkaLoad(SendingClient):
                 producer.produce(
                     send.partition.topic,
                     send.value,
-                    partition=send.partition.index,
+                    partition=send.partition.partition,
                     on_delivery=lambda error, message, send=send: self._delivered(send, error, message),
                 )
             producer.poll(PAUSE_S)
@@ -174,7 +174,9 @@ class HeadraceLoad(SendingClient):
             while not self.stopping.is_set():
                 for _ in range(self.chance.randint(1, BURST_MAX)):
                     send = self.next_send()
-                    receipt = await producer.send(*send.partition[:1], None, send.value, partition=send.partition.index)
+                    receipt = await producer.send(
+                        *send.partition[:1], None, send.value, partition=send.partition.partition
+                    )
                     watcher = asyncio.create_task(self._watch(send, receipt))
                     receipts.add(watcher)
                     watcher.add_done_callback(receipts.discard)

@@ -81,7 +81,9 @@ def partition_directories(bootstrap: str, data_dir: Path, partitions: Iterable[P
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     asked = admin.describe_topics(TopicCollection(sorted({partition.topic for partition in wanted})))
     ids = {topic: _id_bytes(description.result(PATIENCE_S).topic_id) for topic, description in asked.items()}
-    return {partition: data_dir / directory_of(LogId(ids[partition.topic], partition.index)) for partition in wanted}
+    return {
+        partition: data_dir / directory_of(LogId(ids[partition.topic], partition.partition)) for partition in wanted
+    }
 
 
 def _id_bytes(topic_id: Uuid) -> TopicId:

@@ -37,7 +37,7 @@ STEP_MS = 7
 
 
 def value_at(partition: Partition, offset: int) -> bytes:
-    return b"%s %d %d|" % (partition.topic.encode(), partition.index, offset) + b"x" * (VALUE_BYTES + offset % 37)
+    return b"%s %d %d|" % (partition.topic.encode(), partition.partition, offset) + b"x" * (VALUE_BYTES + offset % 37)
 
 
 def batch(partition: Partition, number: int, producer_id: int, *, sequence: int | None = None) -> bytearray:

@@ -66,7 +66,7 @@ class RawClient:
         return await asyncio.gather(*(self._produce(partition, batch) for partition, batch in batches))
 
     async def _produce(self, partition: Partition, batch: bytearray) -> Answer:
-        content = [PartitionProduceData(partition.index, memoryview(batch))]
+        content = [PartitionProduceData(partition.partition, memoryview(batch))]
         topic = TopicProduceData(partition.topic, partition_data=content)
         request = ProduceRequest(None, -1, int(PATIENCE_S * 1000), [topic])
         response = await self._connection.request(
@@ -77,7 +77,7 @@ class RawClient:
 
     def fetch(self, partition: Partition, offset: int) -> tuple[ErrorCode, bytes]:
         """What there is from an offset on, undecoded."""
-        wanted = FetchPartition(partition.index, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+        wanted = FetchPartition(partition.partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
         request = FetchRequest(max_bytes=FETCH_BYTES, topics=[FetchTopic(partition.topic, partitions=[wanted])])
         response = self._runner.run(self._connection.request(request, FetchResponse, version=VERSION_WITH_NAMES))
         fetched = response.responses[0].partitions[0]

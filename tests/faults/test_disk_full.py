@@ -36,7 +36,7 @@ def send_once(bootstrap: str, history: History, partition: Partition) -> KafkaEr
         else:
             errors.append(error)
 
-    producer.produce(partition.topic, send.value, partition=partition.index, on_delivery=delivered)
+    producer.produce(partition.topic, send.value, partition=partition.partition, on_delivery=delivered)
     producer.flush(PATIENCE_S)
     if errors and errors[0].code() == KafkaError.KAFKA_STORAGE_ERROR:
         send.failed()

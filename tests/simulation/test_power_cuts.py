@@ -222,6 +222,29 @@ def test_replace_file_leaves_old_or_new_wherever_the_power_is_cut(step: int) -> 
     assert contents == (old_only if step < 5 else {*old_only, b"new" * 500})
 
 
+def test_what_memory_forgets_after_a_failed_sync_is_what_the_device_keeps() -> None:
+    fates = Counter[bytes]()
+    for seed in SEEDS:
+        disk = disk_with(seed)
+        durable_file(disk, b"a" * SECTOR)
+        log = disk.open("log")
+        log.append([b"b" * SECTOR])
+        disk.device.fail(Operation.SYNC, "log")
+        with pytest.raises(OSError, match="Input/output error"):
+            log.sync()
+        log.sync()
+        log.append([b"c" * SECTOR])
+        log.forget_cached()
+        shown = log.read(0, 3 * SECTOR)
+        assert shown[:SECTOR] == b"a" * SECTOR
+        assert shown[2 * SECTOR :] == b"c" * SECTOR
+        fates[shown[SECTOR : 2 * SECTOR]] += 1
+        log.sync()
+        disk.device.power_cut()
+        assert disk.read_file("log") == shown
+    assert set(fates) == {b"b" * SECTOR, bytes(SECTOR)}
+
+
 def test_after_a_failed_sync_the_next_one_lies() -> None:
     lost = 0
     for seed in SEEDS:

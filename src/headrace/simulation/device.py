@@ -91,6 +91,16 @@ class StoredFile:
             self._abandoned.setdefault(sector, []).extend(versions)
         self._versions.clear()
 
+    def forget_clean(self, random: Random) -> None:
+        """Show what the device holds where nothing waits to be written. Of a failed sync each sector may be there."""
+        for sector in sorted(self._abandoned.keys() - self._versions.keys()):
+            versions = self._abandoned.pop(sector)
+            if random.random() < 0.5:
+                self._keep(sector, random.choice(versions))
+            span = slice(sector * SECTOR, min((sector + 1) * SECTOR, len(self.cached)))
+            held = bytes(self._durable[span])
+            self.cached[span] = held.ljust(max(0, span.stop - span.start), b"\0")
+
     def power_cut(self, random: Random) -> None:
         survival = random.choice(SURVIVAL)
         sizes = [len(self._durable), *self._sizes]
@@ -253,6 +263,12 @@ class Device:
             raise os_error(code, place)
 
         self._watchers.append(watcher)
+
+    def heal(self) -> None:
+        """No fault that was arranged happens any more, and there is space."""
+        self._trace.note("disk healed", self.name)
+        self._watchers.clear()
+        self.capacity_bytes = None
 
     def watch(self, watcher: Watcher) -> None:
         """Called before every step that reads or changes the disk. It may raise, or crash the node."""

@@ -185,6 +185,9 @@ class SimulatedFile:
             self._size += len(joined)
         return len(joined)
 
+    def reserve(self, size: int) -> None:
+        """The simulated device keeps no space aside, as some file systems do not."""
+
     def read(self, position: int, size: int) -> bytes:
         self._begin(Operation.READ, size)
         if position < 0:
@@ -211,6 +214,10 @@ class SimulatedFile:
 
     def warm(self, position: int, size: int) -> None:
         self.read(position, size)
+
+    def forget_cached(self) -> None:
+        self._check_open()
+        self._content.forget_clean(self._disk.device.random)
 
     def send(self, socket_descriptor: int, position: int, size: int) -> int:  # noqa: ARG002
         raise AssertionError("simulated links read their slices: there is no socket to send to")

@@ -25,7 +25,7 @@ from headrace.simulation.threads import SimulatedThreads
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from headrace.simulation.device import Operation
     from headrace.simulation.universe import Universe
@@ -40,6 +40,8 @@ class Host:
         self.device = Device(universe.random(f"{name}/device"), universe.trace, name)
         self.clock = SimulatedClock(universe.loop)
         self.starts = 0
+        self.last_words: Callable[[], None] = lambda: None
+        """Called at the instant before a life ends, so that a test can note what the node knew."""
         self._begin_life()
 
     def _begin_life(self) -> None:
@@ -79,6 +81,7 @@ class Host:
 
     def _end_life(self) -> None:
         assert self.is_up, f"{self.name} is down already"
+        self.last_words()
         self._universe.loop.end(self.life)
 
     def restart(self) -> World:

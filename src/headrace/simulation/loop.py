@@ -15,6 +15,7 @@ import heapq
 import inspect
 import math
 import threading
+import warnings
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
@@ -254,6 +255,14 @@ def _stop(task: _Task[Any]) -> None:
     coroutine = task.get_coro()
     assert inspect.iscoroutine(coroutine)
     context = task.life.context if task.life is not None else OUTSIDE
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", RuntimeWarning
+        )  # what it was about to wait for is never awaited, and that is meant
+        _close(coroutine, context)
+
+
+def _close(coroutine: Coroutine[Any, Any, Any], context: Context) -> None:
     for _ in range(CLEANUPS_MAX):
         try:
             context.copy().run(coroutine.close)

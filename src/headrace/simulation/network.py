@@ -286,8 +286,9 @@ class _Call:
 
     def take(self, item: Item) -> None:
         if isinstance(item, Ended):
-            assert item.error is not None
-            self._fabric.loop.call_soon(self._fail, item.error, context=self._life.context)
+            # A callee that does not know yet that the connection was cut may still close it in good order.
+            error = item.error or ConnectionResetError("the connection was closed before it was made")
+            self._fabric.loop.call_soon(self._fail, error, context=self._life.context)
         elif self._life.is_over or self._link.done():
             self._connection.there.put(Ended(ConnectionResetError("the caller is gone")))
         else:

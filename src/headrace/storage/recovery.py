@@ -156,10 +156,11 @@ class _Recovery:
         bases = sorted(base for name in self.file_names if (base := layout.offset_in(name, layout.LOG)) is not None)
         while len(bases) > 1 and bases[1] <= self._start_offset:
             self._remove(Segment(self.directory, bases.pop(0)))
-        if not bases:
+        if not bases or bases[0] > max(self._start_offset, self._recovery_point):
             if self._recovery_point > self._start_offset:
                 path = layout.stem(self.directory, self._start_offset) + layout.LOG
                 raise DamagedLog(path, 0, self._start_offset, "the log's files are missing")
+            self._drop_without_front([Segment(self.directory, base) for base in bases])
             return [_new_segment(self.disk, self.directory, self._start_offset)]
         segments = []
         for base in bases:
@@ -170,6 +171,17 @@ class _Recovery:
             file.close()
             segments.append(segment)
         return segments
+
+    def _drop_without_front(self, segments: list[Segment]) -> None:
+        """A flush makes all names durable. So if the first file has none, nothing of this log was ever flushed."""
+        for segment in segments:
+            self._keep(segment.stem, partial(self.disk.rename, segment.log_path))
+            self._remove(segment)
+            self.report.notes.append(f"{segment.log_path} was taken away: what came before it was never flushed")
+        if segments:
+            self.disk.sync_directory(
+                self.directory
+            )  # or they could show up again beside what is written in their place
 
     def _stored_epochs(self) -> list[EpochStart] | None:
         try:

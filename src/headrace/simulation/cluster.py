@@ -1,0 +1,161 @@
+"""Production nodes on simulated hosts, started again whenever they end; and hosts for their clients."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.node import Node
+from headrace.client.cluster import Cluster, ClusterSettings
+from headrace.model.names import NodeId
+from headrace.runtime.network import Address
+from headrace.servers.kafka.server import KafkaServer
+from headrace.simulation.life import OUTSIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from headrace.simulation.host import Host
+    from headrace.simulation.universe import Universe
+
+KAFKA_PORT = 9092
+SUPERVISION_S = 0.05  # how often somebody looks whether a node still runs
+RESTARTS_S = (0.1, 0.5, 5.0)  # at most, before it is started again: as systemd does, or as a machine boots
+HURRIED_RESTART_S = 0.3
+STOP_S = 30.0  # as `headrace serve`: a stop that takes longer is given up
+READY_STEP_S = 0.1
+
+
+class NodeProcess:
+    """One node as `headrace serve` would run it. Its process can end in many ways; its host's device stays."""
+
+    def __init__(self, universe: Universe, number: int, configs: Mapping[str, str]) -> None:
+        self._universe = universe
+        self._node_id = NodeId(number)
+        self._configs = configs
+        self._asked_to_stop: asyncio.Future[None]
+        self.host: Host = universe.host(f"node-{number}")
+        self.address = Address(self.host.name, KAFKA_PORT)
+        self.node: Node | None = None
+        """While it serves."""
+        self.flush_slowness = 1.0
+        """How many times longer than on a good disk a flush takes: the time in which a crash finds it unfinished."""
+        self.launches = 0
+        self.exits: list[tuple[float, BaseException | None]] = []
+        """When it ended by itself, and the error; None after a clean stop. Crashes are not among them."""
+
+    def launch(self) -> None:
+        if not self.host.is_up:
+            self.host.restart()
+        self.host.threads.slowness["flush"] = self.flush_slowness
+        self.launches += 1
+        self.node = None
+        self._asked_to_stop = self._universe.loop.create_future()
+        self.host.start(self._run(), "node")
+
+    @property
+    def is_serving(self) -> bool:
+        return self.host.is_up and self.node is not None and not self.host.life.is_suspended
+
+    def ask_to_stop(self) -> None:
+        """As SIGTERM."""
+        self._universe.trace.note("asked to stop", self.host.life.name)
+        if not self._asked_to_stop.done():
+            self._asked_to_stop.set_result(None)
+
+    async def _run(self) -> None:
+        """What `headrace serve` does, without its terminal."""
+        error: BaseException | None = None
+        try:
+            node = Node(self.host.world, node_id=self._node_id, configs=self._configs)
+            await node.start()
+            await self._serve(node)
+            error = node.failed.result() if node.failed.done() else None
+        except Exception as trouble:  # noqa: BLE001 - a process may end for any reason, and the judge looks at it
+            error = trouble
+        self._universe.loop.call_soon(self._exited, error, context=OUTSIDE)
+
+    async def _serve(self, node: Node) -> None:
+        server = KafkaServer(node)
+        ended = self._asked_to_stop
+
+        def end(_: object) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        node.failed.add_done_callback(end)
+        try:
+            await server.start(self.address)
+            self.node = node
+            await ended
+        finally:
+            await server.stop()
+            await asyncio.wait_for(node.stop(), STOP_S)
+
+    def _exited(self, error: BaseException | None) -> None:
+        if self.host.is_up:
+            self._universe.trace.note("exit", self.host.life.name, str(error))
+            self.exits.append((self._universe.loop.time(), error))
+            self.host.crash()  # closes its sockets and forgets its timers, as the end of any process does
+
+
+class SimulatedCluster:
+    """The nodes, and a supervisor that starts each of them again."""
+
+    def __init__(self, universe: Universe, *, node_count: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        self.universe = universe
+        self.nodes = [NodeProcess(universe, number, configs or {}) for number in range(1, node_count + 1)]
+        self.on_look: Callable[[Node], None] = lambda _: None
+        """Called for every serving node, often, and at the instant before it crashes."""
+        self._chance = universe.random("supervisor")
+        self._supervisors: list[asyncio.Task[None]] = []
+        self.is_hurried = False
+        """Once set, nodes are started again soon."""
+
+    @property
+    def bootstrap(self) -> list[Address]:
+        return [process.address for process in self.nodes]
+
+    def start(self) -> None:
+        for process in self.nodes:
+            process.host.last_words = self._looker(process)
+            process.launch()
+            self._supervisors.append(self.universe.loop.create_task(self._supervise(process)))
+
+    async def _supervise(self, process: NodeProcess) -> None:
+        look = self._looker(process)
+        while True:
+            await asyncio.sleep(SUPERVISION_S)
+            if process.host.is_up:
+                look()
+                continue
+            await asyncio.sleep(self._restart_delay_s())
+            process.launch()
+
+    def _restart_delay_s(self) -> float:
+        return HURRIED_RESTART_S if self.is_hurried else self._chance.choice(RESTARTS_S) * self._chance.random()
+
+    def _looker(self, process: NodeProcess) -> Callable[[], None]:
+        def look() -> None:
+            if process.is_serving and process.node is not None:
+                self.on_look(process.node)
+
+        return look
+
+    async def wait_ready(self) -> None:
+        """Until every node serves. The run's own limit of time ends a wait that is in vain."""
+        while not all(process.is_serving for process in self.nodes):  # noqa: ASYNC110 - any of them may go down again
+            await asyncio.sleep(READY_STEP_S)
+
+    # Clients
+
+    def client_host(self, name: str) -> Host:
+        return self.universe.host(name)
+
+    def client(self, name: str, settings: ClusterSettings | None = None) -> Cluster:
+        """A client on a host of its own. Everything that uses it must run there: see `run_on`."""
+        world = self.client_host(name).world
+        return Cluster(self.bootstrap, world.network, world.clock, world.entropy, settings)
+
+    def run_on(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return self.client_host(name).start(work, "client")

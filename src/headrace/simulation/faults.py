@@ -1,0 +1,204 @@
+"""What goes wrong in a run: a handful of kinds, drawn by the seed, one after the other or on top of each other."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from headrace.runtime.tasks import TaskScope
+from headrace.simulation.device import Operation, os_error
+from headrace.simulation.fabric import Weather
+from headrace.simulation.life import HostIsDown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine
+    from typing import Any
+
+    from headrace.simulation.cluster import NodeProcess, SimulatedCluster
+    from headrace.simulation.life import Life
+
+SKEW_MAX_MS = 3_000_000  # the node refuses records from more than an hour ahead, and should not refuse all of them
+KINDS = (0, 1, 1, 2, 2, 3, 3, 4, 5)  # in one run: few show what each does, and all seeds together mix them all
+DEATHS = ("crash", "power cut", "power cut in the middle")  # and one of these: other faults show when a node starts
+GAPS_S = (0.5, 3.0, 8.0)  # at most this long from one to the next
+LANES = ("flush", "metadata-flush", "general")
+STEPS_AHEAD = (1, 300)  # of the disk, until a power cut in the middle of something
+STEPS_INTO_RECOVERY = (1, 120)
+SPACE_LEFT_BYTES = (0, 20_000)
+
+
+class Faults:
+    """Called on nodes while they are up or down; what does not apply at the moment does nothing."""
+
+    def __init__(self, cluster: SimulatedCluster, kinds: Collection[str] | None = None) -> None:
+        """`kinds` are the names of those that may happen; None lets the seed choose."""
+        self._cluster = cluster
+        self._chance = cluster.universe.random("faults")
+        self.happened: Counter[str] = Counter()
+        self.failed_lives: list[Life] = []
+        """Of nodes whose disk has failed: none of them may go on."""
+        self._lasting = TaskScope(self._broke)
+        every: dict[str, Callable[[NodeProcess], Coroutine[Any, Any, None]]] = {
+            "crash": self._crash,
+            "power cut": self._cut_power,
+            "power cut in the middle": self._cut_power_soon,
+            "clean restart": self._restart,
+            "full disk": self._fill_disk,
+            "failed sync": self._fail_sync,
+            "failed write": self._fail_write,
+            "slow disk": self._slow_down,
+            "pause": self._pause,
+            "cut connections": self._cut_connections,
+            "partition": self._partition,
+            "clock jump": self._jump_clock,
+        }
+        if kinds is None:
+            kinds = self._chance.sample(list(every), self._chance.choice(KINDS))
+            if kinds:
+                kinds.append(self._chance.choice(DEATHS))
+        self._kinds = {name: every[name] for name in every if name in kinds}
+
+    async def strike(self, duration_s: float) -> None:
+        """Trouble for this long; then whatever still lasts is for `heal`."""
+        loop = self._cluster.universe.loop
+        deadline_s = loop.time() + duration_s
+        while loop.time() < deadline_s:
+            await asyncio.sleep(self._chance.choice(GAPS_S) * self._chance.random())
+            if not self._kinds:
+                continue
+            name = self._chance.choice(list(self._kinds))
+            self.happened[name] += 1
+            self._cluster.universe.trace.note("fault", name)
+            # One that lasts goes on while the next begins: a slow disk loses its power too.
+            self._lasting.start(self._kinds[name](self._chance.choice(self._cluster.nodes)), name)
+
+    async def heal(self) -> None:
+        """From now on nothing is wrong."""
+        await self._lasting.close()
+        fabric = self._cluster.universe.fabric
+        fabric.weather = Weather()
+        fabric.heal(break_fraction=0.5)
+        for process in self._cluster.nodes:
+            process.host.device.heal()
+            process.flush_slowness = 1.0
+            process.host.threads.slowness.clear()
+            process.host.clock.skew_ms = 0
+            if process.host.is_up and process.host.life.is_suspended:
+                process.host.resume()
+
+    @staticmethod
+    def _broke(name: str, error: BaseException) -> None:
+        raise RuntimeError(f"the fault {name!r} could not be arranged") from error
+
+    # Nodes
+
+    async def _crash(self, process: NodeProcess) -> None:
+        if process.host.is_up:
+            process.host.crash()
+
+    async def _cut_power(self, process: NodeProcess) -> None:
+        if process.host.is_up:
+            process.host.power_cut()
+
+    async def _cut_power_soon(self, process: NodeProcess) -> None:
+        self._arm(process, self._chance.randint(*STEPS_AHEAD), again=self._chance.choice((0, 0, 1, 2)))
+
+    def _arm(self, process: NodeProcess, steps_left: int, again: int) -> None:
+        """Cut the power right before some step on the disk; `again` more times while the node recovers from it."""
+        device = process.host.device
+
+        def watcher(_operation: Operation, _path: str) -> None:
+            nonlocal steps_left
+            steps_left -= 1
+            if steps_left > 0:
+                return
+            device.unwatch(watcher)
+            name = process.host.life.name
+            process.host.power_cut()
+            if again:
+                self.happened["power cut in recovery"] += 1
+                self._arm(process, self._chance.randint(*STEPS_INTO_RECOVERY), again - 1)
+            raise HostIsDown(f"{name} has lost its power")
+
+        device.watch(watcher)
+
+    async def _restart(self, process: NodeProcess) -> None:
+        if process.is_serving:
+            process.ask_to_stop()
+
+    async def _pause(self, process: NodeProcess) -> None:
+        life = process.host.life
+        if life.is_over or life.is_suspended:
+            return
+        process.host.pause()
+        await asyncio.sleep(self._chance.choice((0.1, 1.0, 12.0)) * self._chance.random())
+        if process.host.life is life and not life.is_over:
+            process.host.resume()
+
+    async def _jump_clock(self, process: NodeProcess) -> None:
+        process.host.clock.skew_ms = self._chance.randint(-SKEW_MAX_MS, SKEW_MAX_MS)
+
+    # Disks
+
+    async def _fill_disk(self, process: NodeProcess) -> None:
+        device = process.host.device
+        used = sum(len(file.cached) for _, file in device.files())
+        device.capacity_bytes = used + self._chance.randint(*SPACE_LEFT_BYTES)
+        await asyncio.sleep(self._chance.uniform(0.5, 8.0))
+        device.capacity_bytes = None
+
+    async def _fail_sync(self, process: NodeProcess) -> None:
+        operation = self._chance.choice((Operation.SYNC, Operation.SYNC_DIRECTORY, Operation.SYNC_EVERYTHING))
+        self._fail(process, operation, self._chance.randint(0, 20))
+
+    async def _fail_write(self, process: NodeProcess) -> None:
+        operation = self._chance.choice((Operation.WRITE, Operation.CREATE, Operation.RENAME, Operation.TRUNCATE))
+        self._fail(process, operation, self._chance.randint(0, 50))
+
+    def _fail(self, process: NodeProcess, operation: Operation, skip: int) -> None:
+        """The next such operation fails, after `skip` that succeed; and whoever met it must not carry on."""
+        device = process.host.device
+
+        def watcher(happening: Operation, path: str) -> None:
+            nonlocal skip
+            if happening is not operation:
+                return
+            skip -= 1
+            if skip < 0:
+                device.unwatch(watcher)
+                self.failed_lives.append(process.host.life)
+                raise os_error(errno.EIO, path)
+
+        device.watch(watcher)
+
+    async def _slow_down(self, process: NodeProcess) -> None:
+        threads = process.host.threads
+        lane = self._chance.choice(LANES)
+        threads.slowness[lane] = self._chance.choice((5.0, 50.0, 300.0))
+        await asyncio.sleep(self._chance.uniform(0.5, 6.0))
+        threads.slowness[lane] = process.flush_slowness if lane == "flush" else 1.0
+
+    # The network
+
+    async def _cut_connections(self, process: NodeProcess) -> None:
+        for name in self._cluster.universe.hosts:
+            if name != process.host.name and self._chance.random() < 0.7:
+                self._cluster.universe.fabric.cut(process.host.name, name)
+
+    async def _partition(self, process: NodeProcess) -> None:
+        fabric = self._cluster.universe.fabric
+        others = [name for name in self._cluster.universe.hosts if name != process.host.name]
+        cut_off = self._chance.sample(others, self._chance.randint(1, len(others)))
+        match self._chance.choice(("both", "in", "out")):
+            case "both":
+                fabric.partition([process.host.name], cut_off)
+            case "in":
+                for name in cut_off:
+                    fabric.block(name, process.host.name)
+            case _:
+                for name in cut_off:
+                    fabric.block(process.host.name, name)
+        await asyncio.sleep(self._chance.uniform(0.1, 12.0))
+        fabric.heal(break_fraction=self._chance.choice((0.0, 0.5, 1.0)))

@@ -1,0 +1,376 @@
+"""What clients were told, held against what a log holds afterwards.
+
+Producers write down every send before it leaves and its outcome when it is known. Consumers write down what they read.
+After the last fault everything is read once more, and `check` names each promise that was broken. It knows nothing of
+nodes or files, so real processes, one simulated node and a cluster can all be judged by it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from headrace.model.names import TopicPartition
+
+SHOWN_BYTES = 60  # of a value in a report: enough to recognise it
+
+
+class Promise(NamedTuple):
+    """What a producer asked for, and so what it may rely on."""
+
+    is_durable: bool
+    """`acks=all`: once acked it is never lost."""
+    is_idempotent: bool
+    """However often it was retried, it is in the log at most once."""
+    orders_unknown: bool = True
+    """Sends of unknown outcome keep their place too. Not so if the producer goes on after it gave one up: an attempt
+    that nobody waits for any more may still be on its way."""
+
+
+ACKS_ALL_IDEMPOTENT = Promise(is_durable=True, is_idempotent=True)
+ACKS_ALL = Promise(is_durable=True, is_idempotent=False)
+ACKS_LEADER = Promise(is_durable=False, is_idempotent=False)
+
+
+class Outcome(Enum):
+    OK = auto()
+    FAILED = auto()
+    """Surely not written: the node refused it for good."""
+    UNKNOWN = auto()
+    """No answer that settles it. It may be in the log or not."""
+
+
+@dataclass(slots=True, eq=False)
+class Send:
+    producer: str
+    partition: TopicPartition
+    number: int
+    """Counts the producer's sends, so that their order is known."""
+    value: bytes
+    promise: Promise
+    outcome: Outcome = Outcome.UNKNOWN
+    offset: int = -1
+    """-1 also if the node knows that it has the batch, but not where."""
+
+    def ok(self, offset: int) -> None:
+        self.outcome, self.offset = Outcome.OK, offset
+
+    def failed(self) -> None:
+        self.outcome = Outcome.FAILED
+
+    def is_ordered_at(self, offset: int, *, is_repeat: bool) -> bool:
+        """True if what stands there must be in the order in which it was sent. Attempts that were repeated need not."""
+        if self.outcome is Outcome.OK:
+            return self.promise.is_idempotent or offset == self.offset
+        return self.promise.orders_unknown and not is_repeat
+
+    def __str__(self) -> str:
+        return f"send {self.number} of {self.producer} to {self.partition}"
+
+
+class Kind(Enum):
+    LOST = "an acked send is not where its ack said"
+    GONE = "a record that a consumer saw is not there any more"
+    TWO_VALUES = "an offset was given to two values"
+    GAP = "offsets are missing"
+    OUT_OF_PLACE = "offsets do not rise"
+    REORDERED = "a producer's sends are not in the order in which it sent them"
+    REPEATED = "an idempotent send is in the log more than once"
+    REVIVED = "a send that was refused is in the log"
+    INVENTED = "a value is in the log that nobody sent"
+    CUT_OFF = "the log begins after what was asked to be deleted"
+    UNDELETED = "the log begins before what was confirmed to be deleted"
+    UNREAD = "a partition with acked sends was not read at the end"
+    WENT_BACK = "a consumer was handed records in another order than theirs"
+    SKIPPED = "a consumer was led past records that are there"
+    WATERMARK_FELL = "the high watermark went back"
+    TWO_PRODUCERS = "a producer id was given out twice"
+    METADATA = "the cluster's topics are not what was acked"
+    DISORDER = "a node's offsets contradict each other"
+    STOPPED = "a node stopped and nothing had gone wrong"
+    CARRIED_ON = "a node did not stop when its disk had failed"
+    MISLED = "a lookup by time names another record than the first"
+    STUCK = "the cluster does not serve again after every fault is over"
+    BUG = "code failed in a way that nobody expects"
+
+
+class Violation(NamedTuple):
+    kind: Kind
+    partition: TopicPartition | None
+    offset: int
+    detail: str
+
+    def __str__(self) -> str:
+        place = "" if self.partition is None else f" {self.partition}@{self.offset}"
+        return f"{self.kind.name}{place}: {self.kind.value}: {self.detail}"
+
+
+class Reading(NamedTuple):
+    """One partition, read from its start to its end."""
+
+    partition: TopicPartition
+    start_offset: int
+    end_offset: int
+    """Exclusive."""
+    records: Iterable[tuple[int, bytes]]
+    """Offset and value, in the order in which they were read."""
+
+
+@dataclass
+class Figures:
+    """What a run amounted to, for its report."""
+
+    sends: int = 0
+    acked_all: int = 0
+    acked_leader: int = 0
+    failed: int = 0
+    unknown: int = 0
+    unknown_but_written: int = 0
+    found: int = 0
+    seen_by_consumers: int = 0
+    duplicates_without_idempotence: int = 0
+    acked_leader_missing: int = 0
+    """Not promised, so no violation."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={number}" for name, number in vars(self).items())
+
+
+@dataclass
+class History:
+    """Everything that clients did and were told. Several threads may write to it."""
+
+    sends: dict[bytes, Send] = field(default_factory=dict)
+    seen: dict[TopicPartition, dict[int, bytes]] = field(default_factory=dict)
+    conflicts: list[Violation] = field(default_factory=list)
+    """Found while the run went on."""
+    delete_asked: dict[TopicPartition, int] = field(default_factory=dict)
+    delete_done: dict[TopicPartition, int] = field(default_factory=dict)
+    expiring: set[str] = field(default_factory=set)
+    """Topics whose retention may take records at any time."""
+    watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    """The highest that anybody was told."""
+    producer_ids: set[int] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _numbers: Counter[str] = field(default_factory=Counter)
+    _positions: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    _watermarks_told: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+
+    def report(self, kind: Kind, partition: TopicPartition | None, offset: int, detail: str) -> None:
+        self.conflicts.append(Violation(kind, partition, offset, detail))
+
+    # Producers
+
+    def next_number(self, producer: str) -> int:
+        with self._lock:
+            self._numbers[producer] += 1
+            return self._numbers[producer]
+
+    def begin(self, producer: str, partition: TopicPartition, number: int, value: bytes, promise: Promise) -> Send:
+        """A send is about to leave. Its value is unlike every other."""
+        send = Send(producer, partition, number, value, promise)
+        with self._lock:
+            assert value not in self.sends, f"{producer} sends a value for the second time"
+            self.sends[value] = send
+        return send
+
+    def got_producer_id(self, producer_id: int) -> None:
+        if producer_id in self.producer_ids:
+            self.report(Kind.TWO_PRODUCERS, None, -1, f"{producer_id}")
+        self.producer_ids.add(producer_id)
+
+    # Consumers
+
+    def saw(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+        """A consumer read this."""
+        known = self.seen.setdefault(partition, {})
+        earlier = known.get(offset)
+        if earlier is None:
+            send = self.sends.get(value)
+            known[offset] = value if send is None else send.value  # the same bytes need not be kept twice
+        elif earlier != value:
+            self.report(Kind.TWO_VALUES, partition, offset, "two reads gave two values")
+
+    def assigned(self, consumer: str, partition: TopicPartition, offset: int) -> None:
+        """A consumer reads from here on; what it did before does not bind it."""
+        self._positions[consumer, partition] = offset
+
+    def polled(self, consumer: str, partition: TopicPartition, offset: int, value: bytes) -> None:
+        """A consumer was handed this record, after all that it was handed before."""
+        expected = self._positions.get((consumer, partition), offset)
+        if offset < expected:
+            self.report(Kind.WENT_BACK, partition, offset, f"{consumer} expected {expected}")
+        elif offset > expected and not self._may_be_gone(partition, offset):
+            self.report(Kind.SKIPPED, partition, expected, f"{consumer} was handed {offset} next")
+        self._positions[consumer, partition] = offset + 1
+        self.saw(partition, offset, value)
+
+    def told_watermark(self, consumer: str, partition: TopicPartition, high_watermark: int) -> None:
+        """One consumer's answers come in order, so the watermark in them must not go back."""
+        before = self._watermarks_told.get((consumer, partition), 0)
+        if high_watermark < before:
+            self.report(Kind.WATERMARK_FELL, partition, high_watermark, f"{consumer} was told {before} before")
+        self._watermarks_told[consumer, partition] = high_watermark
+        self.watermarks[partition] = max(high_watermark, self.watermarks.get(partition, 0))
+
+    def _may_be_gone(self, partition: TopicPartition, before_offset: int) -> bool:
+        return partition.topic in self.expiring or before_offset <= self.delete_asked.get(partition, 0)
+
+    # Deletions
+
+    def ask_delete(self, partition: TopicPartition, before_offset: int) -> None:
+        """DeleteRecords is about to be asked for; from now on the log may begin there."""
+        self.delete_asked[partition] = max(before_offset, self.delete_asked.get(partition, 0))
+
+    def deleted(self, partition: TopicPartition, start_offset: int) -> None:
+        """DeleteRecords was answered; from now on the log begins there or later."""
+        self.delete_done[partition] = max(start_offset, self.delete_done.get(partition, 0))
+
+
+def check(history: History, readings: Iterable[Reading]) -> tuple[list[Violation], Figures]:
+    """Every broken promise, and the figures of the run."""
+    checker = _Checker(history)
+    for reading in readings:
+        checker.read(reading)
+    checker.finish()
+    return checker.violations, checker.figures
+
+
+class _Checker:
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.violations: list[Violation] = list(history.conflicts)
+        self.figures = Figures()
+        self._starts: dict[TopicPartition, int] = {}
+        self._times_found: Counter[bytes] = Counter()
+        self._places: set[tuple[TopicPartition, int, bytes]] = set()
+        """Where acked values were found, as their ack said."""
+
+    def _report(self, kind: Kind, partition: TopicPartition, offset: int, detail: str) -> None:
+        self.violations.append(Violation(kind, partition, offset, detail))
+
+    # One partition
+
+    def read(self, reading: Reading) -> None:
+        partition = reading.partition
+        assert partition not in self._starts, f"{partition} was read twice"
+        self._starts[partition] = reading.start_offset
+        self._check_bounds(reading)
+        seen = dict(self.history.seen.get(partition, {}))
+        last_numbers: dict[str, int] = {}
+        for offset, value in self._in_place(reading):
+            self.figures.found += 1
+            shown = seen.pop(offset, None)
+            if shown is not None and shown != value:
+                detail = f"a consumer saw {shown[:SHOWN_BYTES]!r}, now {value[:SHOWN_BYTES]!r}"
+                self._report(Kind.TWO_VALUES, partition, offset, detail)
+            self._check_value(partition, offset, value, last_numbers)
+        for offset, value in seen.items():
+            if offset >= reading.start_offset:
+                self._report(Kind.GONE, partition, offset, f"{value[:SHOWN_BYTES]!r} was read there")
+
+    def _check_bounds(self, reading: Reading) -> None:
+        partition, start_offset = reading.partition, reading.start_offset
+        asked = self.history.delete_asked.get(partition, 0)
+        done = self.history.delete_done.get(partition, 0)
+        told = self.history.watermarks.get(partition, 0)
+        if start_offset > asked and partition.topic not in self.history.expiring:
+            self._report(Kind.CUT_OFF, partition, start_offset, f"only what is below {asked} was to go")
+        if start_offset < done:
+            self._report(Kind.UNDELETED, partition, start_offset, f"everything below {done} was to be gone")
+        if reading.end_offset < told:
+            self._report(Kind.WATERMARK_FELL, partition, reading.end_offset, f"a consumer was told {told}")
+
+    def _in_place(self, reading: Reading) -> Iterator[tuple[int, bytes]]:
+        """The records, with a report for each offset that is missing or stands where it must not."""
+        expected = reading.start_offset
+        for offset, value in reading.records:
+            if offset < expected:
+                self._report(Kind.OUT_OF_PLACE, reading.partition, offset, f"after offset {expected - 1}")
+            elif offset > expected:
+                self._report(Kind.GAP, reading.partition, expected, f"the next record is at {offset}")
+            expected = offset + 1
+            yield offset, value
+        if expected < reading.end_offset:
+            self._report(Kind.GAP, reading.partition, expected, f"the log is said to end at {reading.end_offset}")
+        elif expected > max(reading.end_offset, reading.start_offset):
+            self._report(
+                Kind.OUT_OF_PLACE, reading.partition, expected - 1, f"the log is said to end at {reading.end_offset}"
+            )
+
+    def _check_value(self, partition: TopicPartition, offset: int, value: bytes, last_numbers: dict[str, int]) -> None:
+        send = self.history.sends.get(value)
+        if send is None or send.partition != partition:
+            self._report(Kind.INVENTED, partition, offset, f"{value[:SHOWN_BYTES]!r}")
+            return
+        self._times_found[value] += 1
+        if send.outcome is Outcome.OK and send.offset == offset:
+            self._places.add((partition, offset, send.value))
+        is_repeat = self._times_found[value] > 1
+        if is_repeat:
+            if send.promise.is_idempotent:
+                self._report(Kind.REPEATED, partition, offset, f"{send} is there once more")
+                return
+            self.figures.duplicates_without_idempotence += 1
+        if send.outcome is Outcome.FAILED:
+            self._report(Kind.REVIVED, partition, offset, str(send))
+        if send.is_ordered_at(offset, is_repeat=is_repeat):
+            last_number = last_numbers.get(send.producer, 0)
+            if send.number < last_number:
+                self._report(Kind.REORDERED, partition, offset, f"{send} comes after its send {last_number}")
+            last_numbers[send.producer] = max(last_number, send.number)
+
+    # Everything
+
+    def finish(self) -> None:
+        self.figures.seen_by_consumers = sum(map(len, self.history.seen.values()))
+        holders: dict[tuple[TopicPartition, int], Send] = {}
+        unread: set[TopicPartition] = set()
+        for send in self.history.sends.values():
+            self._count(send)
+            if send.outcome is not Outcome.OK:
+                continue
+            if send.partition not in self._starts:
+                if send.partition not in unread and send.promise.is_durable:
+                    unread.add(send.partition)
+                    self._report(Kind.UNREAD, send.partition, send.offset, str(send))
+            elif send.promise.is_durable:
+                self._check_ack(send, holders)
+
+    def _check_ack(self, send: Send, holders: dict[tuple[TopicPartition, int], Send]) -> None:
+        place = (send.partition, send.offset)
+        start_offset = self._starts[send.partition]
+        if send.offset < 0:  # it is somewhere, unless it was deleted meanwhile
+            if start_offset == 0 and not self._times_found[send.value]:
+                self._report(Kind.LOST, *place, f"{send}: it was acked as a duplicate and is nowhere in the log")
+            return
+        other = holders.setdefault(place, send)
+        if other is not send:
+            self._report(Kind.TWO_VALUES, *place, f"it was acked to {other} and to {send}")
+        if send.offset >= start_offset and (*place, send.value) not in self._places:
+            times = self._times_found[send.value]
+            where = "it is nowhere in the log" if times == 0 else "it is in the log, at another offset"
+            self._report(Kind.LOST, *place, f"{send}: {where}")
+
+    def _count(self, send: Send) -> None:
+        figures = self.figures
+        is_found = self._times_found[send.value] > 0
+        figures.sends += 1
+        match send.outcome:
+            case Outcome.OK if send.promise.is_durable:
+                figures.acked_all += 1
+            case Outcome.OK:
+                figures.acked_leader += 1
+                is_deleted = send.offset < self._starts.get(send.partition, 0)
+                figures.acked_leader_missing += not is_found and not is_deleted
+            case Outcome.FAILED:
+                figures.failed += 1
+            case Outcome.UNKNOWN:
+                figures.unknown += 1
+                figures.unknown_but_written += is_found

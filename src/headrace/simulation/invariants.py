@@ -1,0 +1,100 @@
+"""What must hold in every run: while it goes on, as seen from inside a node; and at its end, as a client sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.client.admin import Admin, Resource, ResourceType
+from headrace.client.consumer import AssignedConsumer, ConsumerSettings, OutOfRange
+from headrace.client.offsets import find_bounds, find_offsets
+from headrace.simulation.history import Kind, Reading
+from headrace.simulation.topic_churn import RETENTION
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from headrace.broker.node import Node
+    from headrace.client.cluster import Cluster
+    from headrace.model.names import LogId, TopicPartition
+    from headrace.simulation.history import History
+    from headrace.simulation.topic_churn import TopicBook
+    from headrace.wire.records import Record
+
+READ_S = 30.0  # of virtual time, for a healthy node to hand over a whole partition
+LOOKUPS = 5  # by time, for each partition
+
+
+class NodeWatch:
+    """Looks into nodes: log start ≤ high watermark ≤ flushed ≤ written, and the high watermark never falls.
+
+    Also not over a crash: what was once below it was on the device.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._high_watermarks: dict[LogId, int] = {}
+        self.looks = 0
+
+    def look(self, node: Node) -> None:
+        self.looks += 1
+        for partition in node.topics.partitions():
+            if not partition.replica.is_leader:
+                continue
+            log, watermark = partition.log, partition.high_watermark
+            if not log.start_offset <= watermark <= log.flushed_offset <= log.next_offset:
+                detail = f"{log.start_offset} <= {watermark} <= {log.flushed_offset} <= {log.next_offset} does not hold"
+                self._history.report(Kind.DISORDER, partition.name, watermark, detail)
+            known = self._high_watermarks.get(log.log_id, 0)
+            if watermark < known:
+                self._history.report(
+                    Kind.WATERMARK_FELL, partition.name, watermark, f"the node itself had {known} before"
+                )
+            self._high_watermarks[log.log_id] = watermark
+
+
+async def read_all(
+    cluster: Cluster, partitions: list[TopicPartition], history: History, chance: Random
+) -> list[Reading]:
+    """Every partition from its start to its end, and some lookups by time, held against what was read."""
+    readings = []
+    for partition, (start, end) in (await find_bounds(cluster, partitions)).items():
+        records = await _read(cluster, partition, start, end)
+        readings.append(Reading(partition, start, end, [(record.offset, record.value or b"") for record in records]))
+        await _check_lookups(cluster, partition, records, history, chance)
+    return readings
+
+
+async def _read(cluster: Cluster, partition: TopicPartition, start: int, end: int) -> list[Record]:
+    records: list[Record] = []
+    if start == end:
+        return records
+    clock = cluster.clock
+    deadline_s = clock.monotonic_s() + READ_S
+    async with AssignedConsumer(cluster, ConsumerSettings(out_of_range=OutOfRange.FAIL)) as consumer:
+        await consumer.assign({partition: start}, {partition: end})
+        while not consumer.is_finished and clock.monotonic_s() < deadline_s:
+            records += (await consumer.poll(wait_s=1.0)).get(partition, [])
+    return records
+
+
+async def _check_lookups(
+    cluster: Cluster, partition: TopicPartition, records: list[Record], history: History, chance: Random
+) -> None:
+    for record in chance.sample(records, min(LOOKUPS, len(records))):
+        wanted_ms = record.timestamp
+        expected = next(other.offset for other in records if other.timestamp >= wanted_ms)
+        found = (await find_offsets(cluster, {partition: wanted_ms}))[partition].offset
+        if found != expected:
+            detail = f"the first record from {wanted_ms} on is at {expected}, the node says {found}"
+            history.report(Kind.MISLED, partition, found, detail)
+
+
+async def check_topics(cluster: Cluster, book: TopicBook, history: History) -> None:
+    view = await cluster.survey()
+    admin = Admin(cluster)
+    retentions: dict[str, str] = {}
+    for name, expected in book.topics.items():
+        if name in view.topics and expected.exists and expected.is_certain:
+            configs = await admin.describe_configs(Resource(ResourceType.TOPIC, name))
+            retentions[name] = next(config.value or "" for config in configs if config.name == RETENTION)
+    book.check(history, view.topics, retentions)

@@ -1,0 +1,254 @@
+"""One seed, one run: a node with clients, faults for a while, then peace, and then the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headrace.client.admin import Admin, ConfigChange, Resource, ResourceType
+from headrace.client.producer import Acks, BatchingProducer, ProducerSettings
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.simulation.cluster import SimulatedCluster
+from headrace.simulation.fabric import Weather
+from headrace.simulation.faults import Faults
+from headrace.simulation.history import Figures, History, Kind, Promise, Violation, check
+from headrace.simulation.invariants import NodeWatch, check_topics, read_all
+from headrace.simulation.loop import Deadlock, Livelock, OutOfTime
+from headrace.simulation.stage import Stage, draw_topics
+from headrace.simulation.topic_churn import TopicBook, churn_topics
+from headrace.simulation.universe import Universe
+from headrace.simulation.wire_workloads import produce_bluntly, produce_pipelined, take_producer_ids
+from headrace.simulation.workloads import TROUBLE, consume, produce_in_batches, trim
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Coroutine, Iterator
+    from random import Random
+    from typing import Any
+
+    from headrace.simulation.history import Reading
+
+LIMIT_S = 200.0  # virtual; a run that takes longer hangs somewhere
+TROUBLE_S = (4.0, 20.0)
+CALM_S = 3.0  # after the last fault, for a node that was down to come back before anything is asked of it
+FLUSHED_WITHIN_S = 1.0  # what nobody waits for lingers 50 ms, and then takes a flush or two
+KEEP_EVERYTHING = [("retention.ms", ConfigChange.SET, "-1"), ("retention.bytes", ConfigChange.SET, "-1")]
+NODE_CONFIGS = {"log.retention.check.interval.ms": "700"}
+
+
+@dataclass
+class Report:
+    """What a run amounted to."""
+
+    seed: int
+    violations: list[Violation] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
+    faults: dict[str, int] = field(default_factory=dict)
+    virtual_s: float = 0.0
+    launches: int = 0
+    steps: int = 0
+    fingerprint: str = ""
+    last_events: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        return not self.violations
+
+
+def run_scenario(seed: int, kinds: Collection[str] | None = None) -> Report:
+    """`kinds` of faults, by name; None lets the seed choose."""
+    universe = Universe(seed, limit_s=LIMIT_S, weather=_draw_weather(Universe(seed).random("weather")))
+    scenario = _Scenario(universe, kinds)
+    report = Report(seed)
+    with _bugs_reported_to(scenario.history):
+        try:
+            report.violations, report.figures = universe.loop.finish(scenario.play())
+        except (Deadlock, Livelock, OutOfTime) as hang:
+            report.violations = [*scenario.history.conflicts, Violation(Kind.STUCK, None, -1, str(hang))]
+        except Exception:  # noqa: BLE001 - whatever it is, it belongs into the report of this seed
+            report.violations = [*scenario.history.conflicts, Violation(Kind.BUG, None, -1, traceback.format_exc())]
+    report.faults = dict(scenario.faults.happened)
+    report.virtual_s = universe.loop.time()
+    report.launches = sum(process.launches for process in scenario.cluster.nodes)
+    report.steps = universe.trace.count
+    report.fingerprint = universe.trace.fingerprint
+    report.last_events = universe.trace.recent()
+    return report
+
+
+def _draw_weather(chance: Random) -> Weather:
+    return Weather(
+        latency_s=chance.choice(((0.0001, 0.002), (0.00001, 0.0001), (0.001, 0.05))),
+        spike_fraction=chance.choice((0.0, 0.01, 0.1)),
+        window_bytes=chance.choice(((500, 4_000), (4_096, 262_144))),
+        whole_fraction=chance.choice((0.5, 0.8, 1.0)),
+    )
+
+
+class _Scenario:
+    def __init__(self, universe: Universe, kinds: Collection[str] | None) -> None:
+        self.history = History()
+        self.book = TopicBook()
+        self.cluster = SimulatedCluster(universe, configs=NODE_CONFIGS)
+        chance = universe.random("scenario")
+        self.faults = Faults(self.cluster, kinds)
+        self._trouble_s = chance.uniform(*TROUBLE_S)
+        self._stage = Stage(self.cluster, self.history, draw_topics(chance))
+        self._chance = chance
+        self._watch = NodeWatch(self.history)
+        for process in self.cluster.nodes:
+            process.host.device.cold_fraction = chance.choice((0.0, 0.0, 0.2))
+            process.flush_slowness = chance.choice((1.0, 10.0, 50.0))
+
+    async def play(self) -> tuple[list[Violation], Figures]:
+        self.cluster.on_look = self._watch.look
+        self.cluster.start()
+        await self.cluster.wait_ready()
+        await self.cluster.run_on("operator", self._create_topics())
+        writers = self._start_writers()
+        readers = [self.cluster.run_on("reader", consume(self._stage, "reader"))]
+        await self.faults.strike(self._trouble_s)
+        await self._make_peace()
+        for work in writers:
+            await work
+        await self.cluster.run_on("judge", self._prove_health())
+        for work in readers:
+            await work
+        self._check_survivors()
+        # What is true now must be true after every way to go down.
+        self._chance.choice((self._cut_power, self._crash, self._stop))()
+        await asyncio.sleep(CALM_S)
+        await self.cluster.wait_ready()
+        readings = await self.cluster.run_on("judge", self._judge())
+        self._check_exits()
+        return check(self.history, readings)
+
+    # The parts of a run
+
+    async def _create_topics(self) -> None:
+        async with self._stage.client("operator") as cluster:
+            for topic in self._stage.topics:
+                await Admin(cluster).create_topic(topic.name, partitions=topic.partition_count, configs=topic.configs)
+                if topic.is_expiring:
+                    self.history.expiring.add(topic.name)
+
+    def _start_writers(self) -> list[asyncio.Task[Any]]:
+        stage, chance = self._stage, self._chance
+        works: dict[str, Coroutine[Any, Any, None]] = {
+            "trimmer": trim(stage, "trimmer"),
+            "keeper": churn_topics(stage, "keeper", self.book),
+            "taker": take_producer_ids(stage, "taker"),
+            "blunt": produce_bluntly(stage, "blunt"),
+        }
+        for number in range(chance.choice((1, 1, 2))):
+            works[f"batcher{number}"] = produce_in_batches(stage, f"batcher{number}")
+            works[f"pipeliner{number}"] = produce_pipelined(stage, f"pipeliner{number}")
+        return [self.cluster.run_on(name, work) for name, work in works.items()]
+
+    async def _make_peace(self) -> None:
+        """No more faults, and nothing new is begun."""
+        await self.faults.heal()
+        self.cluster.is_hurried = True
+        self._stage.end()
+        await asyncio.sleep(CALM_S)
+        await self.cluster.wait_ready()
+
+    async def _prove_health(self) -> None:
+        """Everything works again: every partition takes writes and can be read to its end."""
+        async with self._stage.client("judge") as cluster:
+            for topic in self._stage.topics:
+                if topic.is_expiring:  # from here on records stay, so that they can be counted
+                    resource = Resource(ResourceType.TOPIC, topic.name)
+                    await Admin(cluster).alter_configs(resource, KEEP_EVERYTHING)
+            for acks in (Acks.ALL, Acks.LEADER):
+                await self._probe(BatchingProducer(cluster, ProducerSettings(acks=acks, delivery_timeout_s=20.0)))
+            await asyncio.sleep(FLUSHED_WITHIN_S)
+            readings = await read_all(cluster, self._stage.partitions, self.history, self._chance)
+        for reading in readings:
+            for offset, value in reading.records:
+                self.history.saw(reading.partition, offset, value)
+        self._stage.goals = {reading.partition: reading.end_offset for reading in readings}
+
+    async def _probe(self, producer: BatchingProducer) -> None:
+        # Every write is flushed before long, so one that only the leader acked stays too, now that nothing is wrong.
+        promise = Promise(is_durable=True, is_idempotent=producer.settings.numbers_batches)
+        name = f"judge.{producer.settings.acks.name}"
+        async with producer:
+            for partition in self._stage.partitions:
+                value = self._stage.value(name, self._chance)
+                send = self.history.begin(name, partition, self.history.next_number(name), value, promise)
+                try:
+                    receipt = await producer.send(partition.topic, None, value, partition=partition.partition)
+                    send.ok((await receipt).offset)
+                except TROUBLE as trouble:
+                    self.history.report(Kind.STUCK, partition, -1, f"it takes no write: {trouble}")
+
+    async def _judge(self) -> list[Reading]:
+        async with self._stage.client("judge") as cluster:
+            await check_topics(cluster, self.book, self.history)
+            return await read_all(cluster, self._stage.partitions, self.history, self._chance)
+
+    # The last fault, if it is one
+
+    def _cut_power(self) -> None:
+        for process in self.cluster.nodes:
+            process.host.power_cut()
+
+    def _crash(self) -> None:
+        for process in self.cluster.nodes:
+            process.host.crash()
+
+    def _stop(self) -> None:
+        for process in self.cluster.nodes:
+            process.ask_to_stop()
+
+    # Why nodes ended, or did not
+
+    def _check_survivors(self) -> None:
+        for life in self.faults.failed_lives:
+            if not life.is_over:
+                self.history.report(Kind.CARRIED_ON, None, -1, life.name)
+
+    def _check_exits(self) -> None:
+        for process in self.cluster.nodes:
+            for when_s, error in process.exits:
+                if error is not None and not self._is_excused(error):
+                    detail = f"{process.host.name} at {when_s:.3f} s: {error!r}"
+                    self.history.report(Kind.STOPPED, None, -1, detail)
+
+    def _is_excused(self, error: BaseException) -> bool:
+        """A disk that fails must end the node, and one that is full may keep it from starting."""
+        has_failed_disk = "failed sync" in self.faults.happened or "failed write" in self.faults.happened
+        if isinstance(error, DiskFailure | OSError):
+            return has_failed_disk
+        is_full = isinstance(error, Refusal) and error.code == ErrorCode.KAFKA_STORAGE_ERROR
+        return is_full and "full disk" in self.faults.happened
+
+
+class _BugHandler(logging.Handler):
+    def __init__(self, history: History) -> None:
+        super().__init__(logging.ERROR)
+        self._history = history
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # A node says so itself when it must stop; why it did is judged by the error that it stops with.
+        if record.name != "headrace.broker.node":
+            self._history.report(Kind.BUG, None, -1, logging.Formatter().format(record))
+
+
+@contextmanager
+def _bugs_reported_to(history: History) -> Iterator[None]:
+    """An error in a node's log is a violation; what it logs below that is not worth the time."""
+    logger = logging.getLogger("headrace")
+    before = (logger.handlers, logger.level, logger.propagate)
+    handler = _BugHandler(history)
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate = before[0], before[2]
+        logger.setLevel(before[1])

@@ -1,0 +1,113 @@
+"""What the workloads of a run share: the cluster, the topics, the history, and when to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headrace.client.cluster import ClusterSettings
+from headrace.model.names import TopicPartition
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from headrace.client.cluster import Cluster
+    from headrace.runtime.world import World
+    from headrace.simulation.cluster import SimulatedCluster
+    from headrace.simulation.history import History
+
+PATIENT = ClusterSettings(connect_timeout_s=2.0, request_timeout_s=5.0, retry_for_s=20.0, reach_for_s=20.0)
+ONE_ATTEMPT = ClusterSettings(connect_timeout_s=2.0, request_timeout_s=5.0, retry_for_s=0.0)
+"""An operation that is never repeated has one outcome, or an unknown one; a repeated one may also come late."""
+
+# Bytes. Most real messages are small, and some fill a sector and more.
+PADDINGS = (0, 0, 0, 20, 20, 100, 100, 300, 300, 2_000, 5_000)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic that lives as long as the run."""
+
+    name: str
+    partition_count: int
+    configs: dict[str, str]
+    is_trimmed: bool = False
+    """DeleteRecords is used on it."""
+    is_expiring: bool = False
+    """Retention takes its records while the run goes on."""
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.name, index) for index in range(self.partition_count)]
+
+
+@dataclass
+class Stage:
+    cluster: SimulatedCluster
+    history: History
+    topics: list[TopicPlan]
+    goals: dict[TopicPartition, int] | None = None
+    """Once set: how far every consumer must get before it may stop."""
+    _is_over: bool = field(default=False, init=False)
+    _value_count: int = field(default=0, init=False)
+
+    def is_over(self) -> bool:
+        """Nothing new is begun; what is under way comes to its end."""
+        return self._is_over
+
+    def end(self) -> None:
+        self._is_over = True
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return [partition for topic in self.topics for partition in topic.partitions]
+
+    def random(self, purpose: str) -> Random:
+        return self.cluster.universe.random(purpose)
+
+    def world(self, name: str) -> World:
+        return self.cluster.client_host(name).world
+
+    def client(self, name: str, settings: ClusterSettings = PATIENT) -> Cluster:
+        return self.cluster.client(name, settings)
+
+    def value(self, producer: str, chance: Random) -> bytes:
+        """Unlike every other value of the run."""
+        self._value_count += 1
+        return b"%s/%d/" % (producer.encode(), self._value_count) + b"." * chance.choice(PADDINGS)
+
+    async def rest(self, seconds: float) -> None:
+        """Sleep, but not past the end."""
+        step_s = 0.2
+        while seconds > 0 and not self._is_over:
+            await asyncio.sleep(min(step_s, seconds))
+            seconds -= step_s
+
+
+def draw_topics(chance: Random) -> list[TopicPlan]:
+    """Small segments, by time and by the size of their index, so that rolls, retention and recovery meet often."""
+    steady = TopicPlan("steady", chance.randint(1, 3), _small_segments(chance))
+    packed = TopicPlan(
+        "packed",
+        chance.randint(1, 2),
+        {
+            **_small_segments(chance),
+            "compression.type": chance.choice(("producer", "uncompressed", "gzip", "zstd")),
+            "message.timestamp.type": chance.choice(("CreateTime", "LogAppendTime")),
+        },
+    )
+    trimmed = TopicPlan("trimmed", chance.randint(1, 2), _small_segments(chance), is_trimmed=True)
+    limit = chance.choice(({"retention.ms": str(chance.randint(3_000, 15_000))}, {"retention.bytes": "20000"}))
+    expiring = TopicPlan(
+        "expiring", 1, {**_small_segments(chance), **limit}, is_trimmed=chance.random() < 0.5, is_expiring=True
+    )
+    return [steady, *(topic for topic in (packed, trimmed, expiring) if chance.random() < 0.6)]
+
+
+def _small_segments(chance: Random) -> dict[str, str]:
+    return {
+        "segment.ms": str(chance.choice((300, 1_000, 3_000, 10_000))),
+        "segment.index.bytes": str(chance.choice((36, 60, 240, 10_000))),
+        "index.interval.bytes": str(chance.choice((0, 100, 1_000, 4_096))),
+    }

@@ -1,0 +1,234 @@
+"""The judge is worth something only if it finds bugs. Here each is planted in the node, and a few seeds must find it.
+
+Some of them were really there once; their names say so, and the test keeps them from coming back unseen.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.broker import partition, quorum
+from headrace.broker.node import Node
+from headrace.broker.partition import Readable
+from headrace.broker.quorum import METADATA_LOG
+from headrace.model.errors import DiskFailure
+from headrace.replication.producers import ProducerStates
+from headrace.replication.replica import Replica
+from headrace.servers.kafka.fetch import PendingFetch
+from headrace.servers.kafka.produce import PendingProduce
+from headrace.simulation.disk import SimulatedFile
+from headrace.simulation.history import Kind
+from headrace.simulation.scenario import run_scenario
+from headrace.storage import flusher, recovery, verify
+from headrace.storage.flush import FlushTicket
+from headrace.storage.log import PartitionLog
+from headrace.storage.store import LogStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.storage.verify import BadBatch, Checked
+
+SEEDS_MAX = 30
+LOSS = {Kind.LOST, Kind.GONE, Kind.TWO_VALUES, Kind.WATERMARK_FELL}
+
+
+# What is planted.
+
+
+def flush_without_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(flusher, "_sync", lambda disk, tickets: None)
+
+
+def flush_without_directories(patch: pytest.MonkeyPatch) -> None:
+    def sync(ticket: FlushTicket, disk: object) -> None:
+        for _, file, _ in ticket.files:
+            file.sync()
+
+    patch.setattr(FlushTicket, "sync", sync)
+    patch.setattr(flusher, "SINGLE_SYNCS_MAX", 1 << 30)
+
+
+def try_a_failed_sync_again(patch: pytest.MonkeyPatch) -> None:
+    honest = flusher._sync
+
+    def sync(disk: Any, tickets: Any) -> None:
+        try:
+            honest(disk, tickets)
+        except DiskFailure:
+            honest(disk, tickets)
+
+    patch.setattr(flusher, "_sync", sync)
+
+
+def ignore_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
+    honest = flusher._sync
+
+    def sync(disk: Any, tickets: Any) -> None:
+        with suppress(DiskFailure):
+            honest(disk, tickets)
+
+    patch.setattr(flusher, "_sync", sync)
+
+
+def ack_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
+    """`acks=all` is answered like `acks=1`."""
+    honest = PendingProduce.finish
+
+    def finish(pending: PendingProduce, connection: Any) -> None:
+        if pending.acks == -1:
+            pending.acks = 1
+        honest(pending, connection)
+
+    patch.setattr(PendingProduce, "finish", finish)
+
+
+def show_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
+    def read(served: Any, offset: int, max_bytes: int, *, at_least_one: bool, leader_epoch: int) -> Readable:
+        log = served.log
+        end = log.next_offset
+        records = log.read(offset, max_bytes, end, at_least_one=at_least_one) if offset < end else None
+        return Readable(records, end, end, log.start_offset)
+
+    patch.setattr(partition.Partition, "read", read)
+
+
+def count_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
+    honest = Replica.set_policy
+
+    def set_policy(replica: Replica, *, durability: str, min_insync: int) -> int:
+        return honest(replica, durability="written", min_insync=min_insync)
+
+    patch.setattr(Replica, "set_policy", set_policy)
+
+
+def forget_producers_at_start(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recovery, "replay_producers", lambda *_: (ProducerStates(), -1))
+
+
+def recover_one_batch_less(patch: pytest.MonkeyPatch) -> None:
+    honest = recovery.checked_batches
+
+    def checked_batches(file: SimulatedFile, *args: Any, **options: Any) -> Any:
+        found: list[Checked | BadBatch] = list(honest(file, *args, **options))
+        is_metadata = str(METADATA_LOG) in file.path
+        if found and isinstance(found[-1], verify.Checked) and not is_metadata:
+            position, header = found[-1]
+            found[-1] = verify.BadBatch(position, header.base_offset, "planted", is_cut_short=True)
+        return iter(found)
+
+    patch.setattr(recovery, "checked_batches", checked_batches)
+
+
+def recover_without_crc(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(verify, "crc_matches", lambda *_: True)
+
+
+def commit_metadata_without_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(quorum, "partial", lambda *_: lambda: None)
+
+
+def count_producer_ids_in_memory(patch: pytest.MonkeyPatch) -> None:
+    async def new_producer_id(node: Node) -> int:
+        node._producer_ids = (node._producer_ids[0] + 1, 0)
+        return node._producer_ids[0]
+
+    patch.setattr(Node, "new_producer_id", new_producer_id)
+
+
+def delete_records_in_memory(patch: pytest.MonkeyPatch) -> None:
+    async def write_start_offsets(store: LogStore) -> None: ...
+
+    patch.setattr(LogStore, "write_start_offsets", write_start_offsets)
+
+
+def leave_half_a_write(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionLog, "_take_back", lambda *_: None)
+
+
+def stop_cleanly_after_a_failure(patch: pytest.MonkeyPatch) -> None:
+    """Was there: a node whose sync had failed flushed again while it stopped, and left the mark that all is well."""
+
+    async def stop(node: Node) -> None:
+        await node._tasks.close()
+        await node.store.close()
+
+    patch.setattr(Node, "stop", stop)
+
+
+def recover_from_memory(patch: pytest.MonkeyPatch) -> None:
+    """Was there: after a failed sync and a restart, memory still showed bytes that had never reached the device."""
+    patch.setattr(SimulatedFile, "forget_cached", lambda _: None)
+
+
+def start_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """Was there: a node whose metadata could not be flushed at its start waited for it for ever."""
+    patch.setattr(quorum.Quorum, "_give_up", lambda *_: None)
+
+
+def look_again_without_news(patch: pytest.MonkeyPatch) -> None:
+    """Was there: a long poll that had once looked in vain looked again and again, as fast as it could."""
+
+    def end_rest(fetch: PendingFetch) -> None:
+        fetch._rest = None
+        fetch._look()
+
+    patch.setattr(PendingFetch, "_end_rest", end_rest)
+
+
+def take_a_full_disk_for_a_bug(patch: pytest.MonkeyPatch) -> None:
+    """Was there: changes of topics on a full disk closed the connection, as if the node had a bug."""
+
+    async def submit_each(node: Node, names: Any, decide: Any, *, needs_room: bool = False) -> Any:
+        if needs_room:
+            node._check_room()
+        return await node.submit(decide)
+
+    patch.setattr(Node, "submit_each", submit_each)
+
+
+@dataclass(frozen=True)
+class Case:
+    plant: Callable[[pytest.MonkeyPatch], None]
+    faults: tuple[str, ...]
+    found_as: set[Kind]
+
+
+CASES = [
+    Case(flush_without_sync, ("power cut",), LOSS),
+    Case(flush_without_directories, ("power cut",), LOSS),
+    Case(try_a_failed_sync_again, ("failed sync", "power cut"), LOSS),
+    Case(ignore_a_failed_sync, ("failed sync",), {Kind.CARRIED_ON}),
+    Case(ack_what_is_only_written, ("power cut in the middle",), LOSS),
+    Case(show_what_is_only_written, ("power cut",), LOSS),
+    Case(count_what_is_only_written, (), {Kind.DISORDER}),
+    Case(forget_producers_at_start, ("crash",), {Kind.REPEATED}),
+    Case(recover_one_batch_less, ("crash",), {Kind.BUG, *LOSS}),
+    Case(recover_without_crc, ("power cut in the middle", "power cut"), {Kind.BUG, Kind.STUCK}),
+    Case(commit_metadata_without_sync, ("power cut",), {Kind.METADATA, Kind.TWO_PRODUCERS}),
+    Case(count_producer_ids_in_memory, ("crash",), {Kind.TWO_PRODUCERS}),
+    Case(delete_records_in_memory, ("crash",), {Kind.UNDELETED}),
+    Case(leave_half_a_write, ("full disk", "crash"), {Kind.BUG, *LOSS}),
+    Case(stop_cleanly_after_a_failure, ("failed sync",), {Kind.BUG, *LOSS}),
+    Case(recover_from_memory, ("failed sync", "power cut"), LOSS),
+    Case(start_for_ever, ("failed sync", "crash"), {Kind.STUCK}),
+    Case(look_again_without_news, (), {Kind.STUCK}),
+    Case(take_a_full_disk_for_a_bug, ("full disk",), {Kind.BUG}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.plant.__name__)
+def test_a_planted_bug_is_found(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.plant(monkeypatch)
+    seed = next((seed for seed in range(SEEDS_MAX) if is_found(case, seed)), None)
+    assert seed is not None, f"{SEEDS_MAX} seeds did not find it"
+    monkeypatch.undo()
+    assert run_scenario(seed, case.faults).violations == []  # it was the planted bug that was found
+
+
+def is_found(case: Case, seed: int) -> bool:
+    return not case.found_as.isdisjoint(violation.kind for violation in run_scenario(seed, case.faults).violations)
