@@ -63,10 +63,13 @@ class PendingProduce(Slot):
         else:
             self._wait(connection)
 
+    def _all_results(self) -> Results:
+        return self._results
+
     def _wait(self, connection: Connection) -> None:
         self._connection = connection
         self._awaited = 0
-        for _, results in self._results:
+        for _, results in self._all_results():
             for result in results:
                 if not isinstance(result, ProduceOutcome) and not result.is_settled:
                     self._awaited += 1
@@ -83,12 +86,12 @@ class PendingProduce(Slot):
             self._connection.answer_later(self, (self._answer(),))
 
     def _answer(self) -> bytes:
-        topics = [(topic, [_outcome(result) for result in parts]) for topic, parts in self._results]
+        topics = [(topic, [_outcome(result) for result in parts]) for topic, parts in self._all_results()]
         return encode_produce_response(self.correlation_id, self._version, topics)
 
     def _close_on_error(self, connection: Connection) -> None:
         """A client that wants no answers learns of an error by losing its connection."""
-        for topic, results in self._results:
+        for topic, results in self._all_results():
             for result in results:
                 outcome = _outcome(result)
                 if outcome.error_code:
@@ -114,8 +117,7 @@ class PendingOne(PendingProduce):
         self._topic = topic
         self._admitted = admitted
 
-    @property
-    def _results(self) -> Results:  # type: ignore[override]
+    def _all_results(self) -> Results:
         return [(self._topic, [self._admitted])]
 
     def _answer(self) -> bytes:
