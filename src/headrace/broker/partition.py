@@ -20,6 +20,7 @@ from headrace.storage.settings import LogSettings
 from headrace.wire.batches import HEADER_SIZE, TRANSACTIONAL_BIT, place, read_header
 from headrace.wire.produce import RecordError
 from headrace.wire.validation import (
+    PLAIN_RECORDS_MAX,
     check_batch,
     check_count,
     check_records,
@@ -49,7 +50,6 @@ logger = logging.getLogger(__name__)
 
 ZSTD_FROM: Final = 7  # older clients would meet a codec that they do not know
 NO_LIMIT: Final = -1
-COUNTED_MAX: Final = 32  # walking over more records than this takes longer than all the rest; size bounds their count
 INFLATE_MAX: Final = 64 << 20  # a compressed batch may open to this, on the loop; more is a bomb
 
 
@@ -364,7 +364,7 @@ class Partition:
 
 def _check(batch: memoryview, header: BatchHeader, size: int, version: int) -> None:
     check_batch(batch, header, size, is_zstd_allowed=version >= ZSTD_FROM)
-    if header.record_count <= COUNTED_MAX:
+    if header.record_count <= PLAIN_RECORDS_MAX:
         check_count(batch, header)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _LENGTH_MIN = HEADER_SIZE - LENGTH_OVERHEAD
 _OLDER_FORMATS = (0, 1)
-PLAIN_RECORDS_MAX = 32  # beyond that the rest of a batch costs more than these checks
+PLAIN_RECORDS_MAX = 32  # hopping over more records takes longer than all the rest; their size bounds their count
 _RESERVED_BITS = CONTROL_BIT | TIMESTAMP_TYPE_BIT  # only a broker sets these
 
 
@@ -89,14 +89,18 @@ def is_plainly_sound(batch: memoryview, header: BatchHeader, size: int) -> bool:
         return False
     if crc32c(batch[CRC_START:]) != crc:
         return False
-    here = HEADER_SIZE
+    return _holds_records(batch, count, HEADER_SIZE, size)
+
+
+def _holds_records(view: memoryview, count: int, here: int, end: int) -> bool:
+    """True if exactly `count` records fill the bytes from `here` to `end`: hop over them, length by length."""
     try:
         for _ in range(count):
-            record_size, here = read_varint(batch, here)
-            here += record_size if record_size >= 0 else size
+            length, here = read_varint(view, here)
+            here += length if length >= 0 else end
     except (IndexError, ValueError):
         return False
-    return here == size
+    return here == end
 
 
 def _wrong_shape(header: BatchHeader, size: int) -> Refusal:
@@ -158,14 +162,7 @@ def check_count(view: memoryview, header: BatchHeader, position: int = 0) -> Non
     if header[5] & COMPRESSION_MASK:
         return
     end = position + header[1] + LENGTH_OVERHEAD
-    here = position + HEADER_SIZE
-    try:
-        for _ in range(header[12]):
-            length, here = read_varint(view, here)
-            here += length if length >= 0 else end
-    except (IndexError, ValueError):
-        here = end + 1
-    if here != end:
+    if not _holds_records(view, header[12], position + HEADER_SIZE, end):
         raise Refusal(ErrorCode.INVALID_RECORD, f"the batch does not hold the {header[12]} records it speaks of")
 
 
