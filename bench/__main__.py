@@ -51,6 +51,7 @@ def _take(options: argparse.Namespace, workspace: Path) -> int:
     print(", ".join(f"{name} {value}" for name, value in machine.items()), file=sys.stderr)
     if report.is_busy():
         print("other programs keep this machine busy: trust CPU costs, not MB/s or times", file=sys.stderr)
+    stage.compile_modules()
     outcomes: dict[str, report.Outcome] = {}
     failures: dict[str, str] = {}
     start_s, stolen_before_s = time.monotonic(), report.stolen_s()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 READY_S_MAX = 30.0
 STOP_S_MAX = 20.0  # a graceful stop flushes what was written
+COMPILED = "compiled"  # the modules, in the workspace
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -57,8 +58,8 @@ class Node:
         return self
 
     def _environment(self) -> dict[str, str]:
-        """With compiled modules, as after `pip install`: the first node of a run compiles, the others find them."""
-        compiled = {"PYTHONPYCACHEPREFIX": str(self.home.parent / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+        """With the modules that `Stage.compile_modules` compiled, as after `pip install`."""
+        compiled = {"PYTHONPYCACHEPREFIX": str(self.home.parent / COMPILED), "PYTHONDONTWRITEBYTECODE": ""}
         return {**os.environ, **compiled}
 
     def __exit__(

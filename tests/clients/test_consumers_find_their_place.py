@@ -337,3 +337,15 @@ def test_many_partitions_are_consumed_at_once(node: NodeProcess) -> None:
     producing.join()
     consumer.close()
     assert received == {partition: list(range(partition, count, 50)) for partition in range(50)}
+
+
+def test_who_asks_for_the_end_finds_what_was_acked_a_moment_ago(node: NodeProcess, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": node.bootstrap_servers, "acks": 1, "linger.ms": 0})
+    consumer = Consumer({"bootstrap.servers": node.bootstrap_servers, "group.id": "nobody"})
+    try:
+        for number in range(1, 21):
+            producer.produce(topic, b"x", partition=0)
+            assert producer.flush(PATIENCE_S) == 0
+            assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S) == (0, number)
+    finally:
+        consumer.close()

@@ -132,6 +132,8 @@ def mutated(chance: random.Random, valid: list[tuple[str, bytes]]) -> tuple[str,
 
 def reseal(frame: bytearray) -> None:
     """Give what still looks like a batch at the end of the frame a length and a CRC that fit."""
+    if len(frame) < 4:
+        return
     tail = 3 if struct.unpack_from(">h", frame, 2)[0] >= 9 else 0  # tags of partition, topic and request
     pattern = _PRODUCE_BATCH_START
     at = frame.find(pattern)

@@ -6,6 +6,7 @@ written and no lock is needed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -239,6 +240,19 @@ class Partition:
     def when_committed(self, admitted: Admitted, wake: Callable[[], None], deadline_s: float) -> None:
         """Call `wake` once the high watermark covers the batch, or it is refused because time is up."""
         self._waiters.append(_Waiter(admitted, deadline_s, wake))
+
+    async def settled_end(self, within_s: float) -> Offset:
+        """Where readers' part ends, once it holds all that is written by now, acks=1 too, or the time is up."""
+        written = Offset(self.log.next_offset)
+        if self.high_watermark < written:
+            self._flusher.want(self.log, is_urgent=True)
+            settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            wish = Admitted(self, None, written, written, NO_TIMESTAMP)
+            self.when_committed(
+                wish, lambda: settled.done() or settled.set_result(None), self._clock.monotonic_s() + within_s
+            )
+            await settled
+        return self.high_watermark
 
     def expire_waiters(self, now_s: float) -> None:
         late = [waiter for waiter in self._waiters if waiter.deadline_s <= now_s]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.storage.log import PartitionLog
 
 LANE = "flush"
-LINGER_S = 0.05  # acks=1 writes become readable this much later at most, and cost at most twenty syncs a second
+LINGER_S = 0.25  # for what nobody waits for; shorter, and pages are written out while they still grow
 SINGLE_SYNCS_MAX = 4  # each waits for the device; one sync of the whole file system waits once
 
 

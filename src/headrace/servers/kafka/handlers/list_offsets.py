@@ -31,6 +31,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 
 LEADER_EPOCH_FROM: Final = 4
+SETTLE_S_MAX: Final = 1.0
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 Place = tuple[int, int, int]
@@ -67,7 +68,7 @@ async def _find(partition: Partition, timestamp: int, request: Request) -> Place
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"version {request.version} has no special time {timestamp}")
     log = partition.log
     if timestamp == LATEST:
-        return NO_TIMESTAMP, partition.high_watermark, partition.replica.leader_epoch
+        return NO_TIMESTAMP, await partition.settled_end(SETTLE_S_MAX), partition.replica.leader_epoch
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return NO_TIMESTAMP, log.start_offset, log.epochs.epoch_at(log.start_offset)
     if timestamp == LATEST_TIERED:
