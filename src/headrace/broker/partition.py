@@ -247,10 +247,13 @@ class Partition:
         if self.high_watermark < written:
             self._flusher.want(self.log, is_urgent=True)
             settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def wake() -> None:
+                if not settled.done():  # whoever asked may have gone
+                    settled.set_result(None)
+
             wish = Admitted(self, None, written, written, NO_TIMESTAMP)
-            self.when_committed(
-                wish, lambda: settled.done() or settled.set_result(None), self._clock.monotonic_s() + within_s
-            )
+            self.when_committed(wish, wake, self._clock.monotonic_s() + within_s)
             await settled
         return self.high_watermark
 
