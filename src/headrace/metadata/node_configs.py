@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.metadata.configs import ConfigKey, ConfigType, Synonym
+from headrace.metadata.configs import INT_MAX, ConfigKey, ConfigType, Synonym
 from headrace.metadata.topic_configs import DAY_MS, MINUTE_MS, TOPIC_CONFIGS, MiB
 from headrace.model.errors import ErrorCode, Refusal
 
@@ -67,6 +67,55 @@ BEHAVIOUR_CONFIGS = (
         is_dynamic=False,
     ),
     ConfigKey(
+        "group.consumer.heartbeat.interval.ms",
+        ConfigType.INT,
+        "5000",
+        "How often members of groups of the newer protocol are told to report.",
+        low=1,
+    ),
+    ConfigKey(
+        "group.consumer.max.size",
+        ConfigType.INT,
+        str(INT_MAX),
+        "The most members of a group of the newer protocol.",
+        low=1,
+    ),
+    ConfigKey(
+        "group.consumer.session.timeout.ms",
+        ConfigType.INT,
+        "45000",
+        "How long a member of a group of the newer protocol may be silent before it is removed.",
+        low=1,
+    ),
+    ConfigKey(
+        "group.initial.rebalance.delay.ms",
+        ConfigType.INT,
+        "3000",
+        "How long the first member of an empty classic group waits for others, so that they share one rebalance.",
+        low=0,
+    ),
+    ConfigKey(
+        "group.max.session.timeout.ms",
+        ConfigType.INT,
+        str(30 * MINUTE_MS),
+        "The longest session that a member of a classic group may ask for.",
+        low=1,
+    ),
+    ConfigKey(
+        "group.max.size",
+        ConfigType.INT,
+        str(INT_MAX),
+        "The most members of a classic group.",
+        low=1,
+    ),
+    ConfigKey(
+        "group.min.session.timeout.ms",
+        ConfigType.INT,
+        "6000",
+        "The shortest session that a member of a classic group may ask for.",
+        low=1,
+    ),
+    ConfigKey(
         "log.retention.check.interval.ms",
         ConfigType.LONG,
         str(5 * MINUTE_MS),
@@ -99,6 +148,37 @@ BEHAVIOUR_CONFIGS = (
         high=10_000,
     ),
     ConfigKey(
+        "offset.metadata.max.bytes",
+        ConfigType.INT,
+        "4096",
+        "The longest note that a consumer may keep with an offset.",
+        low=0,
+    ),
+    ConfigKey(
+        "offsets.retention.check.interval.ms",
+        ConfigType.LONG,
+        str(10 * MINUTE_MS),
+        "How often the node looks for offsets that have expired.",
+        low=1,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "offsets.retention.minutes",
+        ConfigType.INT,
+        str(7 * DAY_MS // MINUTE_MS),
+        "How long offsets are kept after the last member has left their group.",
+        low=1,
+    ),
+    ConfigKey(
+        "offsets.topic.num.partitions",
+        ConfigType.INT,
+        "16",
+        "The partitions of __consumer_offsets when it is created; groups are spread over them.",
+        low=1,
+        high=10_000,
+        is_dynamic=False,
+    ),
+    ConfigKey(
         "producer.id.expiration.ms",
         ConfigType.INT,
         str(DAY_MS),
@@ -113,6 +193,29 @@ BEHAVIOUR_CONFIGS = (
         "The largest request that is read; a larger one closes the connection before any memory is taken for it.",
         low=1024,
         is_dynamic=False,
+    ),
+    ConfigKey(
+        "transaction.max.timeout.ms",
+        ConfigType.INT,
+        str(15 * MINUTE_MS),
+        "The longest that a producer may ask its transactions to stay open.",
+        low=1,
+    ),
+    ConfigKey(
+        "transaction.state.log.num.partitions",
+        ConfigType.INT,
+        "16",
+        "The partitions of __transaction_state when it is created; transactional ids are spread over them.",
+        low=1,
+        high=10_000,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "transactional.id.expiration.ms",
+        ConfigType.INT,
+        str(7 * DAY_MS),
+        "How long a transactional id is remembered after its last transaction.",
+        low=1,
     ),
 )
 

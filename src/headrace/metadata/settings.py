@@ -123,12 +123,26 @@ class NodeSettings:
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_size: int
+    group_consumer_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
     log_retention_check_interval_ms: int
     max_connections: int
     max_incremental_fetch_session_cache_slots: int
     num_partitions: int
+    offset_metadata_max_bytes: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_topic_num_partitions: int
     producer_id_expiration_ms: int
     socket_request_max_bytes: int
+    transaction_max_timeout_ms: int
+    transaction_state_log_num_partitions: int
+    transactional_id_expiration_ms: int
 
 
 def node_settings_from(texts: Mapping[str, str]) -> NodeSettings:

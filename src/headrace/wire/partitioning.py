@@ -1,4 +1,7 @@
-"""Which partition a key belongs to: Kafka's murmur2, so that every client sends a key to the same place."""
+"""Which partition a key belongs to: Kafka's murmur2, so that every client sends a key to the same place.
+
+And which partition of an internal topic a group or a transactional id belongs to: Java's hash of its name.
+"""
 
 from __future__ import annotations
 
@@ -32,3 +35,12 @@ def murmur2(key: bytes) -> int:
 def partition_for_key(key: bytes, partition_count: int) -> int:
     # Java clients clear the sign bit before the division; so do we.
     return (murmur2(key) & _31_BITS) % partition_count
+
+
+def partition_for_coordinated(name: str, partition_count: int) -> int:
+    """The partition of `__consumer_offsets` or `__transaction_state` that keeps a group or a transactional id."""
+    hashed = 0
+    units = name.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        hashed = (31 * hashed + (high << 8 | low)) & _32_BITS
+    return (hashed & _31_BITS) % partition_count

@@ -1,0 +1,1 @@
+"""Transactions: who may write under a transactional id, which partitions it touched, how it ended."""
