@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from headrace.coordinators.groups.pattern_syntax import NESTING_MAX, PATTERN_MAX
+from headrace.coordinators.groups.topic_patterns import MEMORY_MAX, TopicPattern
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import TOPIC_NAME_MAX
+
+NAMES = ["orders", "orders.eu", "orders.us", "Orders", "orders-2", "orders_2024", "pay", "payments", "o", "x.y-z_0"]
+
+
+@pytest.mark.parametrize(
+    ("regex", "expected"),
+    [
+        (".*", NAMES),
+        ("orders", ["orders"]),
+        ("orders.*", ["orders", "orders.eu", "orders.us", "orders-2", "orders_2024"]),
+        (r"orders\..*", ["orders.eu", "orders.us"]),
+        (r"orders\.(eu|us)", ["orders.eu", "orders.us"]),
+        (r"orders\.(?:eu|uk)", ["orders.eu"]),
+        (r"(?P<what>pay)(?<rest>ments)?", ["pay", "payments"]),
+        ("^orders$", ["orders"]),
+        (r"\Aorders\z", ["orders"]),
+        ("or^ders|pay", ["pay"]),
+        ("or$ders|pay", ["pay"]),
+        ("(?i)orders", ["orders", "Orders"]),
+        ("(?i)[N-O]rders", ["orders", "Orders"]),
+        ("[oO]rders", ["orders", "Orders"]),
+        ("[^o].*", ["Orders", "pay", "payments", "x.y-z_0"]),
+        (r"orders[._-]\w+", ["orders.eu", "orders.us", "orders-2", "orders_2024"]),
+        (r"orders\D\d+", ["orders-2", "orders_2024"]),
+        (r"orders_\d{4}", ["orders_2024"]),
+        (r"orders.\d{2,}", ["orders_2024"]),
+        (r"orders.\d{1,3}", ["orders-2"]),
+        ("p.{2}(ments)??", ["pay", "payments"]),
+        ("[a-z]{0,6}", ["orders", "pay", "o"]),
+        (r"[\w.]+[-]z_[^1-9]", ["x.y-z_0"]),
+        (r"[]o]", ["o"]),
+        (r"[a\-o]", ["o"]),
+        (r"\S+", NAMES),
+        (r".*\s.*", []),
+        ("(o|o)*", ["o"]),
+        ("(|pay)(ments|)", ["pay", "payments"]),
+        ("ordérs|o{x}|o{,3}", []),
+        ("(((o)))+?", ["o"]),
+        ("", []),
+    ],
+)
+def test_matching(regex: str, expected: list[str]) -> None:
+    pattern = TopicPattern(regex)
+    assert [name for name in NAMES if pattern.matches(name)] == expected
+
+
+@pytest.mark.parametrize(
+    "regex",
+    [
+        "(",
+        ")",
+        "a)",
+        "[",
+        "[a",
+        "[^",
+        "[b-a]",
+        "*a",
+        "a**",
+        "a+{2}",
+        "(?=a)",
+        "(?!a)",
+        "(?<=a)b",
+        "(?<!a)b",
+        "(?P<a",
+        "(?P=a)",
+        r"(a)\1",
+        r"\b",
+        r"\pL",
+        "\\",
+        "[[:alpha:]]",
+        "a{3,2}",
+        "a{1001}",
+        "(a{100}){100}",
+        "(" * (NESTING_MAX + 1) + ")" * (NESTING_MAX + 1),
+        "a" * (PATTERN_MAX + 1),
+    ],
+)
+def test_refused(regex: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        TopicPattern(regex)
+    assert refusal.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.parametrize(
+    "regex", ["(x+x+)+y", "(x|x)*y", "(x*)*y", ".*.*.*.*.*.*.*.*y", "(x?){200}x{200}y", "(.*x){20}y"]
+)
+def test_what_would_keep_a_backtracking_engine_busy(regex: str) -> None:
+    pattern = TopicPattern(regex)
+    assert not pattern.matches("x" * TOPIC_NAME_MAX)
+    assert pattern.matches("x" * (TOPIC_NAME_MAX - 1) + "y")
+
+
+def test_memory_is_bounded() -> None:
+    """Each name leads to sets of states of its own: one for each choice of places where an 'a' stands."""
+    pattern = TopicPattern("(a|b)*a(a|b){16}c")
+    for number in range(500):
+        name = f"{number * 7919:017b}".replace("0", "b").replace("1", "a")
+        assert pattern.matches(f"a{name[-16:]}c")
+        assert len(pattern._reached) <= MEMORY_MAX
