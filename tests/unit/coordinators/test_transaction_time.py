@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from headrace.coordinators.transactions.coordinator import ABORTS_AT_ONCE_MAX, EXPIRED_AT_ONCE_MAX
-from headrace.coordinators.transactions.deadlines import STOPPED_MAX, Deadlines
 from headrace.coordinators.transactions.settings import TransactionSettings
 from headrace.model.errors import ErrorCode
 from tests.unit.coordinators.transactions_at_work import A0, B0, OLD_FLOW, TIMEOUT_MS, Desk
@@ -79,18 +78,6 @@ def test_many_at_once_are_aborted_in_bounded_batches() -> None:
     assert next_ms <= desk.now.steady_ms
     desk.tick()
     assert len(desk.orders) == ABORTS_AT_ONCE_MAX + 1
-
-
-def test_stopped_deadlines_do_not_pile_up() -> None:
-    deadlines = Deadlines()
-    for number in range(10 * STOPPED_MAX):
-        deadlines.start("busy", number)
-        deadlines.stop("busy")
-    assert len(deadlines._heap) <= STOPPED_MAX + 2
-    deadlines.start("busy", 7)
-    deadlines.start("other", 3)
-    assert (deadlines.next_ms(), deadlines.take_due(2)) == (3, None)
-    assert [deadlines.take_due(9), deadlines.take_due(9), deadlines.take_due(9)] == ["other", "busy", None]
 
 
 # A new leader

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from headrace.coordinators.deadlines import Deadlines
 from headrace.coordinators.effects import Effects, Reply
-from headrace.coordinators.groups.deadlines import Deadlines
 from headrace.coordinators.groups.modern_checks import check_heartbeat, check_member_epoch, check_not_stale
 from headrace.coordinators.groups.modern_description import described_group, state_name
 from headrace.coordinators.groups.modern_members import (

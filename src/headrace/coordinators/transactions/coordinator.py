@@ -23,10 +23,10 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headrace.coordinators.deadlines import Deadlines
 from headrace.coordinators.effects import Reply
 from headrace.coordinators.records import LogRecord, UnreadableRecord
 from headrace.coordinators.transactions import answers
-from headrace.coordinators.transactions.deadlines import Deadlines
 from headrace.coordinators.transactions.effects import MarkerOrder, TransactionEffects
 from headrace.coordinators.transactions.listing import TransactionFilter
 from headrace.coordinators.transactions.state import (
@@ -84,7 +84,7 @@ class TransactionCoordinator:
         """In the order of their last change, so that the silent ones stand in front."""
         self._unsettled: dict[str, None] = {}
         """Those whose transaction is open or ending: few, so that a load does not look at all of them in one turn."""
-        self._deadlines = Deadlines()
+        self._deadlines: Deadlines[str] = Deadlines()
 
     def configure(self, settings: TransactionSettings) -> None:
         self._settings = settings
@@ -104,7 +104,7 @@ class TransactionCoordinator:
         if transaction.status is Status.ONGOING or transaction.status.is_ending:
             self._unsettled[transactional_id] = None
         if transaction.status is not Status.ONGOING:
-            self._deadlines.stop(transactional_id)
+            self._deadlines.cancel(transactional_id)
 
     def apply_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
         """No transaction writes to this log, so no marker says anything about it."""
@@ -119,7 +119,7 @@ class TransactionCoordinator:
                 # a whole timeout from here.
                 left_ms = transaction.started_ms + transaction.timeout_ms - now.wall_ms
                 left_ms = max(0, min(left_ms, transaction.timeout_ms))
-                self._deadlines.start(transactional_id, now.steady_ms + left_ms)
+                self._deadlines.set(transactional_id, now.steady_ms + left_ms)
             else:
                 effects.markers.append(self._order(transactional_id, transaction))
         return effects
@@ -224,7 +224,7 @@ class TransactionCoordinator:
         if is_open and current.partitions.issuperset(request.partitions):
             return effects
         if not is_open:
-            self._deadlines.start(request.transactional_id, now.steady_ms + current.timeout_ms)
+            self._deadlines.set(request.transactional_id, now.steady_ms + current.timeout_ms)
         extended = current.with_partitions(request.partitions, request.transaction_version, now.wall_ms)
         effects.records.append(record_of(request.transactional_id, extended))
         return effects
@@ -331,10 +331,7 @@ class TransactionCoordinator:
     def tick(self, now: Now) -> TransactionEffects:
         """Abort transactions that are over their time; their producers are fenced by the new epoch."""
         effects = TransactionEffects()
-        while len(effects.records) < ABORTS_AT_ONCE_MAX:
-            transactional_id = self._deadlines.take_due(now.steady_ms)
-            if transactional_id is None:
-                break
+        for transactional_id in self._deadlines.take_due(now.steady_ms, ABORTS_AT_ONCE_MAX):
             aborting = self._transactions[transactional_id].ending_with_bump(is_commit=False, now_ms=now.wall_ms)
             effects.add(self._end(transactional_id, aborting, now))
         return effects

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush, heapreplace
-from typing import Generic, TypeVar
+import sys
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final, Generic, TypeVar
 
-Key = TypeVar("Key", bound=tuple[str, ...])
+Key = TypeVar("Key", bound=str | tuple[str, ...])
+
+LEFT_OVER_MAX: Final = 1_000  # before the heap is cleaned; a busy transactional id leaves one entry per transaction
 
 
 class Deadlines(Generic[Key]):
@@ -25,6 +28,9 @@ class Deadlines(Generic[Key]):
         self._due_ms[key] = due_ms
         if known_ms is None or due_ms < known_ms:
             heappush(self._heap, (due_ms, key))
+            if len(self._heap) > 2 * len(self._due_ms) + LEFT_OVER_MAX:
+                self._heap = [(moment_ms, name) for name, moment_ms in self._due_ms.items()]
+                heapify(self._heap)
 
     def cancel(self, key: Key) -> None:
         self._due_ms.pop(key, None)
@@ -41,10 +47,10 @@ class Deadlines(Generic[Key]):
                 heapreplace(self._heap, (due_ms, key))
         return None
 
-    def take_due(self, now_ms: int) -> list[Key]:
+    def take_due(self, now_ms: int, at_most: int = sys.maxsize) -> list[Key]:
         """The keys whose moment has come, earliest first. They have no deadline any more."""
-        due = []
-        while (next_ms := self.next_ms()) is not None and next_ms <= now_ms:
+        due: list[Key] = []
+        while len(due) < at_most and (next_ms := self.next_ms()) is not None and next_ms <= now_ms:
             _, key = heappop(self._heap)
             del self._due_ms[key]
             due.append(key)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.coordinators.groups.deadlines import Deadlines
+from headrace.coordinators.deadlines import LEFT_OVER_MAX, Deadlines
 
 KEYS = st.sampled_from([("a",), ("b",), ("c",)])
 STEPS = st.lists(
@@ -34,3 +34,15 @@ def test_against_a_dictionary(steps: list[tuple[str, ...]]) -> None:
                 for _, key in due:
                     del model[key]
         assert deadlines.next_ms() == min(model.values(), default=None)
+
+
+def test_what_was_cancelled_does_not_pile_up() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    for number in range(10 * LEFT_OVER_MAX):
+        deadlines.set("busy", number)
+        deadlines.cancel("busy")
+    assert len(deadlines._heap) <= LEFT_OVER_MAX + 2
+    deadlines.set("busy", 7)
+    deadlines.set("other", 3)
+    assert deadlines.take_due(2) == []
+    assert [deadlines.take_due(9, 1), deadlines.take_due(9, 1), deadlines.take_due(9)] == [["other"], ["busy"], []]
