@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from headrace.wire.produce import ProduceOutcome
@@ -75,7 +76,7 @@ class AppendStage:
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
-        self._partitions: list[Partition] = []
+        self._partitions: deque[Partition] = deque()
         self._is_refusing = False
 
     def add(self, partition: Partition) -> None:
@@ -83,14 +84,21 @@ class AppendStage:
 
     def commit(self) -> None:
         """One write per partition. DiskFailure ends the node."""
-        partitions, self._partitions = self._partitions, []
-        for partition in partitions:
-            written = partition.commit_staged()
-            if written:
-                self._counters.messages_in += written
-                if self._is_refusing:
-                    self._is_refusing = False
-                    log.warning("writing works again: %s took %d records", partition.name, written)
+        while self._partitions:
+            self._commit(self._partitions.popleft())
+
+    def commit_one(self, partition: Partition) -> None:
+        """Write what one partition has staged before the others: something else has to come after it."""
+        self._partitions.remove(partition)
+        self._commit(partition)
+
+    def _commit(self, partition: Partition) -> None:
+        written = partition.commit_staged()
+        if written:
+            self._counters.messages_in += written
+            if self._is_refusing:
+                self._is_refusing = False
+                log.warning("writing works again: %s took %d records", partition.name, written)
 
     def refused(self, refusal: Refusal) -> None:
         """A write did not happen. Said once until writing works again; counted each time."""

@@ -136,7 +136,7 @@ class FetchSession:
             for wanted in list(self._wanted.values() if is_full else self._dirty):
                 room = max_bytes - collected.bytes_read if slices_left else 0
                 fetched = self._read(wanted, room, collected.bytes_read == 0, is_committed_only)
-                self._take(collected, wanted, fetched, is_full=is_full)
+                self._take(collected, wanted, fetched, is_full=is_full, is_committed_only=is_committed_only)
                 slices_left -= fetched.records is not None
         except BaseException:
             collected.release()
@@ -155,11 +155,14 @@ class FetchSession:
                 self._dirty.pop(wanted, None)
                 self._dirty[wanted] = None
 
-    def _take(self, collected: Collected, wanted: Wanted, fetched: Fetched, *, is_full: bool) -> None:
+    def _take(
+        self, collected: Collected, wanted: Wanted, fetched: Fetched, *, is_full: bool, is_committed_only: bool
+    ) -> None:
         has_records = fetched.records is not None
+        readable_end = fetched.last_stable_offset if is_committed_only else fetched.high_watermark
         if fetched.error_code:
             collected.has_error = True
-        elif not has_records and fetched.high_watermark <= wanted.offset:
+        elif not has_records and readable_end <= wanted.offset:
             self._dirty.pop(wanted, None)  # until the partition says otherwise
         if is_full or has_records or fetched.error_code or wanted.told != _telling(fetched):
             collected.results.append((wanted, fetched))
@@ -175,6 +178,7 @@ class FetchSession:
                 min(wanted.max_bytes, room),
                 at_least_one=at_least_one,
                 leader_epoch=wanted.leader_epoch,
+                is_committed_only=is_committed_only,
             )
         except Refusal as refusal:
             return FetchedPartition(wanted.index, refusal.code, -1, -1, -1)
@@ -188,7 +192,9 @@ class FetchSession:
             readable.last_stable_offset,
             readable.log_start_offset,
             readable.records,
-            () if is_committed_only else None,
+            [(aborted.producer_id, aborted.first_offset) for aborted in readable.aborted]
+            if is_committed_only
+            else None,
         )
 
     def _attach(self, wanted: Wanted, partition: Partition) -> None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headrace.broker.appending import ACKS_ALL, Admitted, StagedWrite
+from headrace.broker.waiters import CommitWaiters
 from headrace.metadata.configs import LONG_MAX
 from headrace.metadata.settings import DEFAULT_TOPIC_SETTINGS
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
-from headrace.replication.producers import StagedProducers
+from headrace.replication.producers import NO_SEQUENCE, StagedProducers
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import HEADER_SIZE, TRANSACTIONAL_BIT, place, read_header
+from headrace.wire.batches import ATTRIBUTES_LOW_BYTE, HEADER_SIZE, MAGIC, TRANSACTIONAL_BIT, place, read_header
+from headrace.wire.control import Marker, encode_marker
 from headrace.wire.produce import RecordError
 from headrace.wire.validation import (
     PLAIN_RECORDS_MAX,
@@ -36,11 +37,13 @@ if TYPE_CHECKING:
 
     from headrace.broker.appending import AppendStage
     from headrace.metadata.settings import TopicSettings
-    from headrace.model.names import NodeId
+    from headrace.model.names import NodeId, ProducerId
     from headrace.replication.producers import Duplicate
     from headrace.replication.replica import Durability, Replica
+    from headrace.replication.transactions import TransactionClaim
     from headrace.runtime.clock import Clock
     from headrace.runtime.disk import FileSlice
+    from headrace.storage.aborted import AbortedTransaction
     from headrace.storage.damage import DamagedLog
     from headrace.storage.flusher import Flusher
     from headrace.storage.log import PartitionLog
@@ -67,6 +70,8 @@ class Readable(NamedTuple):
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
+    aborted: Sequence[AbortedTransaction] = ()
+    """Transactions of which the records hold something that a reader of committed records leaves out."""
 
 
 class RefusedRecords(Refusal):
@@ -75,12 +80,6 @@ class RefusedRecords(Refusal):
     def __init__(self, problems: Sequence[RecordProblem]) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, f"{len(problems)} records are invalid: {problems[0].message}")
         self.record_errors = [RecordError(problem.batch_index, problem.message) for problem in problems]
-
-
-class _Waiter(NamedTuple):
-    admitted: Admitted
-    deadline_s: float
-    wake: Callable[[], None]
 
 
 class Partition:
@@ -101,6 +100,7 @@ class Partition:
         "_waiters",
         "high_watermark",
         "index",
+        "last_stable_offset",
         "log",
         "name",
         "replica",
@@ -123,6 +123,8 @@ class Partition:
         self.replica = replica
         self.settings = DEFAULT_TOPIC_SETTINGS
         self.high_watermark = Offset(0)
+        self.last_stable_offset = Offset(0)
+        """Exclusive: below it every transaction is decided, and the decision is as safe as the high watermark."""
         self._stage = stage
         self._flusher = flusher
         self._clock = clock
@@ -132,7 +134,7 @@ class Partition:
         self._plausible_until_ms = 0
         self._staged: StagedWrite | None = None
         self._staged_producers = StagedProducers(log.producers)
-        self._waiters: deque[_Waiter] = deque()
+        self._waiters = CommitWaiters()
         self._damaged_place: tuple[str, int] | None = None
         self._listeners: dict[Listener, None] = {}
 
@@ -149,9 +151,9 @@ class Partition:
         header = read_header(batch)
         if not is_plainly_sound(batch, header, size):
             _check(batch, header, size, version)
-        _, _, _, _, _, attributes, delta, base_ms, max_ms, producer_id, _, _, _ = header
-        if size > self._max_message_bytes or attributes & TRANSACTIONAL_BIT:
-            raise self._inadmissible(size)
+        _, _, _, _, _, _, delta, base_ms, max_ms, producer_id, _, _, _ = header
+        if size > self._max_message_bytes:
+            raise self._too_large(size)
         if max_ms > self._plausible_until_ms or self._has_oldest_time:
             self._check_times(base_ms, max_ms)
         append_time_ms: int = NO_TIMESTAMP
@@ -188,14 +190,12 @@ class Partition:
                 f"{settings.message_timestamp_after_max_ms} ms after it",
             )
 
-    def _inadmissible(self, size: int) -> Refusal:
+    def _too_large(self, size: int) -> Refusal:
         limit = self.settings.max_message_bytes
-        if size > limit:
-            return Refusal(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a batch of {size} bytes; {self.name.topic} allows max.message.bytes={limit}",
-            )
-        return Refusal(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet; send without a transactional id")
+        return Refusal(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {size} bytes; {self.name.topic} allows max.message.bytes={limit}",
+        )
 
     def _repeat(self, repeated: Duplicate, append_time_ms: int) -> Admitted:
         """A batch that is here already is answered as the first time; if it is only staged, it shares its fate."""
@@ -233,48 +233,149 @@ class Partition:
         self._flusher.want(log, is_urgent=write.is_urgent or bool(self._listeners))
         return log.next_offset - first_offset
 
+    # ---- what the node itself writes, at once and for good
+
+    def append(self, batch: bytearray, *, needs_grant: bool = False) -> Admitted:
+        """Write a sealed batch of a coordinator. It may belong to a producer's transaction, but has no sequence.
+
+        Raises Refusal; then nothing is written. `needs_grant` refuses to begin a transaction without one.
+        """
+        self.replica.check_write(ACKS_ALL)
+        if len(batch) > self._max_message_bytes:
+            raise self._too_large(len(batch))
+        self._write_staged()
+        header = read_header(batch)
+        if header.producer_id >= 0:
+            self.log.producers.check_own(header)
+            if needs_grant:
+                self._staged_producers.check_granted(header)
+        return self._write_own(batch)
+
+    def write_marker(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Admitted:
+        """End a producer's transaction here; also where it has written nothing. Raises Refusal if it comes too late."""
+        self.replica.check_write(ACKS_ALL)
+        self._write_staged()
+        self.log.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        marker = Marker(is_commit, coordinator_epoch)
+        admitted = self._write_own(encode_marker(producer_id, producer_epoch, marker, self._clock.wall_ms()))
+        self._staged_producers.claims.drop(producer_id)
+        return admitted
+
+    def _write_staged(self) -> None:
+        if self._staged is not None:
+            self._stage.commit_one(self)
+
+    def _write_own(self, batch: bytearray) -> Admitted:
+        log = self.log
+        header = place(batch, read_header(batch), log.next_offset, self.replica.leader_epoch)
+        try:
+            log.append([batch], [header])
+        except Refusal as refusal:
+            self._stage.refused(refusal)
+            raise
+        self._advance(self.replica.on_written(Offset(log.next_offset)))
+        self._flusher.want(log, is_urgent=True)
+        return Admitted(self, None, header.base_offset, header.next_offset, NO_TIMESTAMP)
+
+    # ---- transactions
+
+    def wants_grant(self, batch: memoryview) -> TransactionClaim | None:
+        """What the transaction's coordinator has to agree to before a client's batch can be admitted.
+
+        None if there is nothing to ask: for all batches outside of transactions, and those that `admit` will judge by
+        itself.
+        """
+        if len(batch) < HEADER_SIZE or not batch[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+            return None
+        header = read_header(batch)
+        if header.magic != MAGIC or header.producer_id < 0 or header.producer_epoch < 0:
+            return None
+        return self._staged_producers.claim_for(header)
+
+    def claim_transaction(self, producer_id: ProducerId, producer_epoch: int) -> TransactionClaim | None:
+        """`wants_grant` for what a coordinator will `append`. Raises Refusal if the producer's epoch is over."""
+        return self._staged_producers.claim(producer_id, producer_epoch, NO_SEQUENCE)
+
+    def grant_transaction(self, claim: TransactionClaim) -> None:
+        """The coordinator has agreed. A claim that a marker or a newer epoch has overtaken stays without effect."""
+        self._staged_producers.claims.grant(claim)
+
+    # ---- progress
+
     def flushed(self) -> None:
         """The log's bytes up to its `flushed_offset` are on the device."""
         self._advance(self.replica.on_flushed(Offset(self.log.flushed_offset)))
 
     def when_committed(self, admitted: Admitted, wake: Callable[[], None], deadline_s: float) -> None:
         """Call `wake` once the high watermark covers the batch, or it is refused because time is up."""
-        self._waiters.append(_Waiter(admitted, deadline_s, wake))
+        self._waiters.add(admitted, wake, deadline_s)
 
-    async def settled_end(self, within_s: float) -> Offset:
+    async def committed(self, admitted: Admitted, within_s: float) -> None:
+        """Wait until the batch is committed. Raises Refusal if it is not, or not in time."""
+        await self._settled(admitted, within_s)
+        if admitted.refusal is not None:
+            raise admitted.refusal
+
+    async def _settled(self, admitted: Admitted, within_s: float) -> None:
+        if admitted.is_settled:
+            return
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not settled.done():  # whoever asked may have gone
+                settled.set_result(None)
+
+        self.when_committed(admitted, wake, self._clock.monotonic_s() + within_s)
+        await settled
+
+    async def settled_end(self, within_s: float, *, is_committed_only: bool) -> Offset:
         """Where readers' part ends, once it holds all that is written by now, acks=1 too, or the time is up."""
         written = Offset(self.log.next_offset)
-        if self.high_watermark < written:
-            self._flusher.want(self.log, is_urgent=True)
-            settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-            def wake() -> None:
-                if not settled.done():  # whoever asked may have gone
-                    settled.set_result(None)
-
-            wish = Admitted(self, None, written, written, NO_TIMESTAMP)
-            self.when_committed(wish, wake, self._clock.monotonic_s() + within_s)
-            await settled
-        return self.high_watermark
+        self._flusher.want(self.log, is_urgent=True)
+        await self._settled(Admitted(self, None, written, written, NO_TIMESTAMP), within_s)
+        return self.readable_end(is_committed_only=is_committed_only)
 
     def expire_waiters(self, now_s: float) -> None:
-        late = [waiter for waiter in self._waiters if waiter.deadline_s <= now_s]
-        if late:
-            self._waiters = deque(waiter for waiter in self._waiters if waiter.deadline_s > now_s)
-            self._refuse(late, Refusal(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has it on disk in time"))
+        too_late = Refusal(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has it on disk in time")
+        self._waiters.refuse_late(now_s, too_late)
 
     def _advance(self, high_watermark: Offset) -> None:
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = self.log.high_watermark = high_watermark
-        waiters = self._waiters
-        while waiters and waiters[0].admitted.next_offset <= high_watermark:
-            waiters.popleft().wake()
+        self._review_stability()
+        self._waiters.wake_up_to(high_watermark)
         self._notify()
+
+    def _review_stability(self) -> None:
+        """A transaction begins at the log's end, so only commits, and a new start of the log, move what is stable."""
+        transactions = self.log.producers.transactions
+        transactions.settle(self.high_watermark)
+        unstable = transactions.first_unstable_offset
+        if unstable < 0:
+            self.last_stable_offset = self.high_watermark
+        else:
+            self.last_stable_offset = Offset(min(self.high_watermark, max(unstable, self.log.start_offset)))
 
     # ---- reading
 
-    def read(self, offset: Offset, max_bytes: int, *, at_least_one: bool, leader_epoch: Epoch) -> Readable:
+    def read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+        leader_epoch: Epoch,
+        is_committed_only: bool = False,
+    ) -> Readable:
         """What a consumer may see from `offset` on. Raises Refusal if the offset or the epoch is not ours."""
         self.replica.check_epoch(leader_epoch)
         self.replica.check_read()
@@ -284,13 +385,29 @@ class Partition:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.name} has offsets {log.start_offset} to {log.next_offset}, not {offset}",
             )
-        end = self.high_watermark
-        records = None
+        end = self.readable_end(is_committed_only=is_committed_only)
+        records: FileSlice | None = None
+        aborted: Sequence[AbortedTransaction] = ()
         if offset < end and (max_bytes > 0 or at_least_one):
-            records = log.read(offset, max_bytes, end, at_least_one=at_least_one)
-        elif end < log.next_offset:
+            run = log.read_run(offset, max_bytes, end, at_least_one=at_least_one)
+            if run is not None:
+                records, next_offset = run
+                if is_committed_only:
+                    aborted = self._aborted_in(records, offset, next_offset)
+        elif self.high_watermark < log.next_offset:
             self._flusher.want(log, is_urgent=True)  # somebody waits for these bytes to become readable
-        return Readable(records, end, end, Offset(log.start_offset))
+        return Readable(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset), aborted)
+
+    def _aborted_in(self, records: FileSlice, offset: int, next_offset: int) -> Sequence[AbortedTransaction]:
+        try:
+            return self.log.aborted_between(offset, next_offset)
+        except BaseException:
+            records.release()
+            raise
+
+    def readable_end(self, *, is_committed_only: bool) -> Offset:
+        """Where a consumer's part of the log ends (exclusive)."""
+        return self.last_stable_offset if is_committed_only else self.high_watermark
 
     def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]:
         """The largest epoch that wrote here and is not above `epoch`, and where it ended."""
@@ -325,6 +442,7 @@ class Partition:
         self._advance(self.replica.set_policy(durability=policy, min_insync=settings.min_insync_replicas))
 
     def lead(self, epoch: Epoch, in_sync: Sequence[NodeId], replication_factor: int) -> None:
+        self._staged_producers.claims.clear()
         self._advance(self.replica.become_leader(epoch, in_sync, replication_factor))
 
     def delete_records(self, before: Offset) -> Offset:
@@ -343,6 +461,7 @@ class Partition:
             )
         if target > self.log.start_offset:
             self.log.advance_start(target)
+            self._review_stability()
             self._notify()
         return Offset(self.log.start_offset)
 
@@ -351,6 +470,7 @@ class Partition:
         removed = self.log.delete_expired(now_ms)
         if not removed:
             return None
+        self._review_stability()
         self._notify()
         return len(removed), Offset(self.log.start_offset)
 
@@ -363,16 +483,9 @@ class Partition:
 
     def retire(self, refusal: Refusal) -> None:
         """The partition is deleted or no longer ours: nobody may wait for it any longer."""
-        waiters, self._waiters = list(self._waiters), deque()
-        self._refuse(waiters, refusal)
+        self._waiters.refuse_all(refusal)
         self.replica.resign()
         self._notify()
-
-    @staticmethod
-    def _refuse(waiters: list[_Waiter], refusal: Refusal) -> None:
-        for waiter in waiters:
-            waiter.admitted.give_up(refusal)
-            waiter.wake()
 
     @property
     def log_id(self) -> LogId:

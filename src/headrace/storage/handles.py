@@ -92,10 +92,9 @@ class Handles:
 
     def note_index(self, segment: Segment) -> None:
         """A sealed segment's index is in use. Those that were not for the longest time leave memory."""
-        index = segment.index
-        assert index is not None
-        self._index_entries += len(index) - self._loaded.pop(segment, 0)
-        self._loaded[segment] = len(index)
+        entries = segment.entries_in_memory
+        self._index_entries += entries - self._loaded.pop(segment, 0)
+        self._loaded[segment] = entries
         while self._index_entries > self._index_entries_max and len(self._loaded) > 1:
             oldest, entries = self._loaded.popitem(last=False)
             self._index_entries -= entries

@@ -14,6 +14,7 @@ LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
+ABORTED = ".txnindex"
 CUT = ".log.cut"
 """Bytes that recovery took away, kept for a human to look at."""
 

@@ -7,7 +7,6 @@ for a lost index or a truncation, takes microseconds.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,19 +14,27 @@ from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import Offset
 from headrace.runtime.disk import FileSlice
 from headrace.storage import checkpoints, layout, lookups, rolling
+from headrace.storage.chain import Chain
 from headrace.storage.flush import FlushTicket
 from headrace.storage.places import Places
-from headrace.storage.producers import prune_snapshots, replay_producers, save_snapshot
+from headrace.storage.producers import (
+    drop_snapshots_beyond,
+    prune_snapshots,
+    replay_producers,
+    save_snapshot,
+)
 from headrace.storage.scan import header_at
 from headrace.storage.segment import NO_SPACE, RELATIVE_OFFSET_MAX, Segment
-from headrace.wire.batches import LENGTH_OVERHEAD
+from headrace.wire.batches import CONTROL_BIT, LENGTH_OVERHEAD
+from headrace.wire.control import decode_marker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.model.names import LogId
     from headrace.replication.producers import ProducerStates
-    from headrace.runtime.disk import Disk, File
+    from headrace.runtime.disk import Disk
+    from headrace.storage.aborted import AbortedTransaction
     from headrace.storage.epochs import LeaderEpochs
     from headrace.storage.handles import Handles
     from headrace.storage.lookups import FoundRecord
@@ -39,13 +46,11 @@ class PartitionLog:
     """`recovery.create_log` and `recovery.open_log` are the ways to get one."""
 
     __slots__ = (
-        "_active",
+        "_chain",
         "_garbage",
         "_handles",
         "_places",
-        "_rolled",
         "_saved_epoch_changes",
-        "_segments",
         "_snapshot_offset",
         "_unsynced_directories",
         "cuts",
@@ -92,10 +97,7 @@ class PartitionLog:
         """How often the log was truncated, so that those who looked before can tell."""
         self.is_closed = False
         self._handles = handles
-        self._segments = list(segments)
-        self._active = self._segments[-1]
-        self._rolled = [segment for segment in self._segments[:-1] if segment.is_dirty]
-        """Sealed segments with bytes that are not yet flushed."""
+        self._chain = Chain(self.directory, handles, segments)
         # Creating or opening it may have changed what is in there.
         self._unsynced_directories: tuple[str, ...] = (self.directory, layout.TOPICS, "")
         self._saved_epoch_changes = 0
@@ -105,11 +107,11 @@ class PartitionLog:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        return tuple(self._segments)
+        return tuple(self._chain.segments)
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self._chain.segments)
 
     @property
     def is_dirty(self) -> bool:
@@ -136,92 +138,72 @@ class PartitionLog:
             size += header.length + LENGTH_OVERHEAD
             if header.max_timestamp > newest_timestamp:  # noqa: PLR1730 - max() costs three times as much, per batch
                 newest_timestamp = header.max_timestamp
-        segment = self._active
+        segment = self._chain.active
         if rolling.fits(segment, self.settings, size, newest_timestamp, header.base_offset + header.last_offset_delta):
-            self._write(segment, views, size)
-            self._publish(segment, headers)
+            self._chain.write(segment, views, size)
+            self._publish(segment, views, headers)
         else:
             self._append_in_parts(views, headers)
 
     def _append_in_parts(self, views: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Append across segments: first write every part, and only if all are written publish them."""
-        starts = rolling.split(headers, self._active, self.settings)
+        chain = self._chain
+        starts = rolling.split(headers, chain.active, self.settings)
         bounds = [0, *starts, len(headers)]
-        written: list[tuple[Segment, Sequence[BatchHeader]]] = []
+        written: list[tuple[Segment, Sequence[Buffer], Sequence[BatchHeader]]] = []
         fresh: list[Segment] = []
         try:
             for number, (first, end) in enumerate(pairwise(bounds)):
                 part = headers[first:end]
                 if not part:
                     continue  # nothing of it goes into the active segment
-                target = self._active
+                target = chain.active
                 if number:
-                    target = self._create_segment(
+                    target = chain.create(
                         _base_for(part, headers[first - 1].next_offset if first else self.next_offset)
                     )
                     fresh.append(target)
-                self._write(target, views[first:end], sum(header.size for header in part))
-                written.append((target, part))
+                chain.write(target, views[first:end], sum(header.size for header in part))
+                written.append((target, views[first:end], part))
         except Refusal:
-            for target, _ in written:
-                self._take_back(self._handles.file(target), target)
+            for target, _, _ in written:
+                chain.take_back(target)
             for target in fresh:
-                self._discard(target)
+                chain.discard(target)
             raise
-        for target, part in written:
-            if target is not self._active:
+        for target, part_views, part in written:
+            if target is not chain.active:
                 self._go_on_in(target)
-            self._publish(target, part)
+            self._publish(target, part_views, part)
 
-    def _write(self, segment: Segment, views: Sequence[Buffer], size: int) -> None:
-        try:
-            file = self._handles.file(segment)
-            written = file.append(views)
-        except OSError as error:
-            raise DiskFailure(f"the disk refused a write to {segment.log_path}: {error}") from error
-        if written != size:
-            self._take_back(file, segment)
-            raise self._full()
-
-    def _take_back(self, file: File, segment: Segment) -> None:
-        """Remove bytes that were never published. No slice can hold them, so slices stay current."""
-        if file.size() == segment.size:
-            return
-        generation = file.generation
-        try:
-            file.truncate(segment.size)
-            file.sync()  # or a power cut could show them among the bytes that take their place
-        except OSError as error:
-            raise DiskFailure(f"the disk refused to cut {segment.log_path}: {error}") from error
-        file.generation = generation
-
-    def _full(self) -> Refusal:
-        return Refusal(
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            f"the disk is full ({self.disk.free_bytes()} bytes are free) and nothing was written; free some space or "
-            f"shorten retention, and writing resumes by itself",
-        )
-
-    def _publish(self, segment: Segment, headers: Sequence[BatchHeader]) -> None:
+    def _publish(self, segment: Segment, views: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         segment.note(headers, self.settings.index_interval_bytes)
         epochs, producers = self.epochs, self.producers
-        for header in headers:
+        for number, header in enumerate(headers):
             if header.leader_epoch != epochs.latest:
                 epochs.note(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
-                producers.apply(header)
+                if header.attributes & CONTROL_BIT:
+                    self._note_marker(segment, views[number], header)
+                else:
+                    producers.apply(header)
         self.next_offset = header.base_offset + header.last_offset_delta + 1
+
+    def _note_marker(self, segment: Segment, batch: Buffer, header: BatchHeader) -> None:
+        ended = self.producers.apply_marker(header, decode_marker(batch))
+        if ended is not None and not ended.is_commit:
+            self._chain.note_aborted(segment, ended)
 
     def reserve(self, size: int) -> None:
         """Keep space for the next `size` bytes, so that a full disk still takes them."""
-        self._handles.file(self._active).reserve(size)
+        self._handles.file(self._chain.active).reserve(size)
 
     # Rolling
 
     def roll(self) -> None:
         """Seal the active segment, if there is anything in it, and go on in a new one."""
-        if self._active.size:
-            self._go_on_in(self._create_segment(self.next_offset))
+        if self._chain.active.size:
+            self._go_on_in(self._chain.create(self.next_offset))
 
     def _roll_if_possible(self) -> bool:
         try:
@@ -230,44 +212,12 @@ class PartitionLog:
             return False
         return True
 
-    def _create_segment(self, base_offset: int) -> Segment:
-        segment = Segment(self.directory, base_offset)
-        segment.begin_indexes()
-        try:
-            file = self._handles.file(segment, create=True)
-            if file.size():
-                file.truncate(0)  # left behind by a crash in the middle of a roll
-        except OSError as error:
-            if error.errno in NO_SPACE:
-                raise self._full() from error
-            raise DiskFailure(f"the disk refused to create {segment.log_path}: {error}") from error
-        return segment
-
     def _go_on_in(self, segment: Segment) -> None:
-        """Seal the active segment and make `segment` the active one."""
-        sealed = self._active
-        if sealed.size == 0 and sealed.base_offset != segment.base_offset:
-            self._segments.pop()
-            self._discard(sealed)
-        else:
-            sealed.seal(self.disk)
-            self._handles.note_index(sealed)
-            if sealed.is_dirty:
-                self._rolled.append(sealed)
-        self._segments.append(segment)
-        self._active = segment
+        self._chain.go_on_in(segment)
         self._unsynced_directories = self._unsynced_directories or (self.directory,)
         save_snapshot(self.disk, self.directory, segment.base_offset, self.producers)
         self._snapshot_offset = segment.base_offset
-        prune_snapshots(self.disk, self.directory, self.disk.list(self.directory), self._segments)
-
-    def _discard(self, segment: Segment) -> None:
-        """Remove a segment at the end. Slices that still hold its file can tell that its bytes no longer count."""
-        if segment.file is not None:
-            segment.file.generation += 1
-        self._handles.close(segment)
-        for path in segment.paths:
-            self.disk.remove(path)
+        prune_snapshots(self.disk, self.directory, self.disk.list(self.directory), self._chain.segments)
 
     # Reading
 
@@ -278,6 +228,13 @@ class PartitionLog:
         first batch alone is larger than `max_bytes` it comes whole if `at_least_one`, else nothing does. Nor does it if
         every file that may be open is being sent. A slice never crosses a segment. The caller releases it.
         """
+        run = self.read_run(offset, max_bytes, end_offset, at_least_one=at_least_one)
+        return None if run is None else run[0]
+
+    def read_run(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+    ) -> tuple[FileSlice, int] | None:
+        """`read`, and the offset where what was read ends (exclusive)."""
         if not self.start_offset <= offset <= self.next_offset:
             raise Refusal(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -285,25 +242,29 @@ class PartitionLog:
             )
         if offset >= end_offset:
             return None
-        number = self._number_of(offset)
-        segment = self._segments[number]
+        segments = self._chain.segments
+        number = self._chain.number_of(offset)
+        segment = segments[number]
         if not at_least_one and not self._handles.has_room(segment):
             return None
         start = self._places.position_of(segment, offset)
-        while start == segment.size and number + 1 < len(self._segments):  # a gap: go on with the next batch there is
+        while start == segment.size and number + 1 < len(segments):  # a gap: go on with the next batch there is
             number += 1
-            segment, start = self._segments[number], 0
-        segment_end = self.next_offset if segment is self._active else self._segments[number + 1].base_offset
+            segment, start = segments[number], 0
+        segment_end = self._chain.end_of(number, self.next_offset)
         limit = segment.size if end_offset >= segment_end else self._places.position_of(segment, end_offset)
         if limit <= start:
             return None
         file = self._handles.file(segment)
         if limit - start <= max_bytes:
-            self._places.remember(min(end_offset, segment_end), segment, limit)
-            return FileSlice(file, start, limit - start)
+            next_offset = min(end_offset, segment_end)
+            self._places.remember(next_offset, segment, limit)
+            return FileSlice(file, start, limit - start), next_offset
         return self._read_part(segment, start, max_bytes, at_least_one=at_least_one)
 
-    def _read_part(self, segment: Segment, start: int, max_bytes: int, *, at_least_one: bool) -> FileSlice | None:
+    def _read_part(
+        self, segment: Segment, start: int, max_bytes: int, *, at_least_one: bool
+    ) -> tuple[FileSlice, int] | None:
         """As many of the batches from `start` as fit; there are more of them than do."""
         end, next_offset = self._places.boundary_by(segment, start, start + max_bytes)
         file = self._handles.file(segment)
@@ -314,13 +275,22 @@ class PartitionLog:
             assert first is not None, "the batch was there a moment ago"
             end, next_offset = start + first.size, first.next_offset
         self._places.remember(next_offset, segment, end)
-        return FileSlice(file, start, end - start)
+        return FileSlice(file, start, end - start), next_offset
 
-    def _number_of(self, offset: int) -> int:
-        """Which segment holds `offset`."""
-        if offset >= self._active.base_offset:
-            return len(self._segments) - 1
-        return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
+    def aborted_between(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Transactions with records from `first_offset` on and below `end_offset` that were aborted, here or later."""
+        chain = self._chain
+        found: list[AbortedTransaction] = []
+        if not chain.may_have_aborts:
+            return found
+        for number in range(chain.number_of(first_offset), len(chain.segments)):
+            aborted = chain.aborted_of(number, self.next_offset)
+            if len(aborted):
+                overlapping, may_go_on = aborted.overlapping(first_offset, end_offset)
+                found += overlapping
+                if not may_go_on:
+                    break
+        return found
 
     # Finding by time, in a thread
 
@@ -338,7 +308,7 @@ class PartitionLog:
         """Where the log would end after `truncate(offset)`: batches are cut whole."""
         if offset >= self.next_offset:
             return self.next_offset
-        found = self._places.locate(self._segments[self._number_of(offset)], offset)
+        found = self._places.locate(self._chain.segments[self._chain.number_of(offset)], offset)
         return offset if found is None else min(offset, found[1].base_offset)
 
     def truncate(self, offset: int) -> None:
@@ -349,17 +319,17 @@ class PartitionLog:
         is_emptied = end_offset <= self.start_offset
         if is_emptied:
             end_offset = min(offset, self.start_offset)
-        remembered, _ = replay_producers(
-            self.disk, self.directory, self.disk.list(self.directory), self._segments, end_offset
-        )
-        self.producers.reset(remembered.entries())  # the same object: others hold it
+        names = self.disk.list(self.directory)
+        remembered = replay_producers(self.disk, self.directory, names, self._chain.segments, end_offset)
+        drop_snapshots_beyond(self.disk, self.directory, names, end_offset)
+        self.producers.reset(remembered.producers.entries())  # the same object: others hold it
         self.cuts += 1
         self._places.forget()
         self._unsynced_directories = self._unsynced_directories or (self.directory,)
         if is_emptied:
-            self._start_again_at(end_offset)
+            self._chain.start_again_at(end_offset)
         else:
-            self._cut_at(end_offset)
+            self._chain.cut_at(end_offset, self._places, self.settings.index_interval_bytes)
         self.next_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
@@ -367,40 +337,6 @@ class PartitionLog:
         self.epochs.truncate_end(end_offset)
         save_snapshot(self.disk, self.directory, end_offset, self.producers)
         self._snapshot_offset = end_offset
-
-    def _drop_active(self) -> None:
-        dropped = self._segments.pop()
-        if dropped in self._rolled:
-            self._rolled.remove(dropped)
-        self._discard(dropped)
-        if self._segments:
-            self._active = self._segments[-1]
-
-    def _start_again_at(self, offset: int) -> None:
-        while self._segments:
-            self._drop_active()
-        self._active = self._create_segment(offset)
-        self._segments.append(self._active)
-
-    def _cut_at(self, end_offset: int) -> None:
-        """Cut at a boundary between batches. The segment that ends there is active from now on."""
-        while self._active.base_offset >= end_offset:
-            self._drop_active()
-        segment = self._active
-        if segment in self._rolled:
-            self._rolled.remove(segment)
-        found = self._places.locate(segment, end_offset)
-        self._handles.forget_index(segment)
-        segment.is_sealed = False
-        file = self._handles.file(segment)
-        if found is not None:
-            segment.size, _ = found
-            segment.synced_size = min(segment.synced_size, segment.size)
-            try:
-                file.truncate(segment.size)
-            except OSError as error:
-                raise DiskFailure(f"the disk refused to cut {segment.log_path}: {error}") from error
-        segment.rebuild_indexes(file, self.settings.index_interval_bytes)
 
     def advance_start(self, offset: int) -> None:
         """Records below `offset` are deleted. Whole segments of them go at the next `delete_expired`."""
@@ -415,24 +351,22 @@ class PartitionLog:
         Their files stay until `take_garbage`, which comes after the new log start was made durable: files that a
         power cut brings back must be known to be gone.
         """
+        chain = self._chain
         removed: list[int] = []
-        while self._is_expired(self._segments[0], now_ms):
-            if len(self._segments) == 1 and not self._roll_if_possible():
+        while self._is_expired(chain.segments[0], now_ms):
+            if len(chain.segments) == 1 and not self._roll_if_possible():
                 break
-            segment = self._segments.pop(0)
-            if segment in self._rolled:
-                self._rolled.remove(segment)
-            self._handles.close(segment)
+            segment = chain.drop_first()
             self._garbage += segment.paths
             removed.append(segment.base_offset)
         if removed:
             self._places.forget()
-            self.advance_start(self._segments[0].base_offset)
+            self.advance_start(chain.segments[0].base_offset)
         return removed
 
     def _is_expired(self, segment: Segment, now_ms: int) -> bool:
         """Nothing above the high watermark goes: a follower may not have it yet."""
-        end_offset = self.next_offset if segment is self._active else self._segments[1].base_offset
+        end_offset = self._chain.end_of(0, self.next_offset)
         if segment.size == 0 or end_offset > self.high_watermark:
             return False
         if end_offset <= self.start_offset:
@@ -466,14 +400,13 @@ class PartitionLog:
         """What has to be synced so that everything written so far is safe; None if it already is."""
         if not self.is_dirty or self.is_closed:
             return None
-        segments = [*self._rolled, self._active] if self._active.is_dirty else self._rolled
         files = []
-        for segment in segments:
-            if segment.is_dirty:
-                file = self._handles.file(segment)
-                file.lease()
-                files.append((segment, file, segment.size))
-        self._places.remember(self.next_offset, self._active, self._active.size)
+        for segment in self._chain.dirty_segments():
+            file = self._handles.file(segment)
+            file.lease()
+            files.append((segment, file, segment.size))
+        active = self._chain.active
+        self._places.remember(self.next_offset, active, active.size)
         ticket = FlushTicket(tuple(files), self._unsynced_directories, self.next_offset, self.cuts)
         self._unsynced_directories = ()
         return ticket
@@ -486,13 +419,13 @@ class PartitionLog:
                 segment.synced_size = max(segment.synced_size, size)
         if ticket.cuts != self.cuts:
             return
-        self._rolled = [segment for segment in self._rolled if segment.is_dirty]
+        self._chain.forget_flushed()
         self.flushed_offset = max(self.flushed_offset, ticket.target_offset)
 
     def sync_cut(self) -> None:
         """Make a truncation durable, in a thread and before anything is appended. Else a power cut could mix the bytes
         that were cut off with those that are written in their place."""
-        file = self.disk.open(self._active.log_path)
+        file = self.disk.open(self._chain.active.log_path)
         try:
             file.sync()
             self.disk.sync_directory(self.directory)
@@ -506,10 +439,11 @@ class PartitionLog:
     def save_hints(self) -> None:
         """Write index entries and epochs that only memory has, so that the next start has less to read.
 
-        Must be followed by a sync before a recovery point beyond them is stored.
+        Must be followed by a sync before a recovery point beyond them is stored. A Refusal forbids that point.
         """
-        if self._active.index:
-            self._active.save_indexes(self.disk)
+        if self._chain.active.index:
+            self._chain.active.save_indexes(self.disk)
+        self._chain.save_aborted()
         if self._saved_epoch_changes == self.epochs.changes:
             return
         path = f"{self.directory}/{layout.EPOCHS}"
@@ -518,7 +452,7 @@ class PartitionLog:
             self.disk.rename(path + layout.DRAFT, path)
         except OSError as error:
             if error.errno in NO_SPACE:
-                raise self._full() from error
+                raise self._chain.full() from error
             raise DiskFailure(f"the disk refused to write {path}: {error}") from error
         self._saved_epoch_changes = self.epochs.changes
 
@@ -527,13 +461,14 @@ class PartitionLog:
 
         A log without a byte needs nothing: thousands of them would make a stop slow.
         """
-        if is_clean and (self._active.size or len(self._segments) > 1):
-            self._active.finish_time_index()
-            self._active.save_indexes(self.disk)
+        active, segments = self._chain.active, self._chain.segments
+        if is_clean and (active.size or len(segments) > 1):
+            active.finish_time_index()
+            active.save_indexes(self.disk)
             self.save_hints()
             if self._snapshot_offset != self.next_offset:
                 save_snapshot(self.disk, self.directory, self.next_offset, self.producers)
-        for segment in self._segments:
+        for segment in segments:
             self._handles.close(segment)
         self.is_closed = True
 
@@ -541,7 +476,3 @@ class PartitionLog:
 def _base_for(part: Sequence[BatchHeader], next_offset: int) -> int:
     """Segments join without a gap, unless a gap in the offsets is too wide for the index."""
     return next_offset if part[-1].last_offset - next_offset <= RELATIVE_OFFSET_MAX else part[0].base_offset
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset

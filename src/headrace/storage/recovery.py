@@ -9,6 +9,8 @@ where whole batches follow, and refuses to touch damage that no crash can explai
 from __future__ import annotations
 
 import errno
+from bisect import bisect_right
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +20,14 @@ from headrace.storage import checkpoints, layout
 from headrace.storage.damage import DamagedLog
 from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.log import PartitionLog
-from headrace.storage.producers import prune_snapshots, replay_producers
+from headrace.storage.producers import (
+    drop_snapshots_beyond,
+    load_snapshot,
+    prune_snapshots,
+    replay_aborted,
+    replay_producers,
+    save_snapshot,
+)
 from headrace.storage.scan import header_at, headers_from
 from headrace.storage.segment import BadIndex, Segment
 from headrace.storage.verify import CHUNK_BYTES, BadBatch, checked_batches, find_valid_batch, is_lost_write
@@ -28,8 +37,10 @@ if TYPE_CHECKING:
 
     from headrace.model.names import LogId
     from headrace.runtime.disk import Disk, File
+    from headrace.storage.aborted import AbortedTransaction
     from headrace.storage.epochs import EpochStart
     from headrace.storage.handles import Handles
+    from headrace.storage.producers import Replayed
     from headrace.storage.settings import LogSettings
 
 OFFSET_BYTES = 8  # a batch begins with its offset
@@ -98,7 +109,9 @@ def open_log(
     epochs.truncate_end(next_offset)
     epochs.truncate_start(start_offset)
     where = (recovery.disk, recovery.directory, recovery.file_names, segments)
-    producers, snapshot_offset = replay_producers(*where, next_offset)
+    drop_snapshots_beyond(recovery.disk, recovery.directory, recovery.file_names, next_offset)
+    replayed = replay_producers(*where, next_offset)
+    recovery.note_aborted(replayed, next_offset)
     prune_snapshots(*where)
     log = PartitionLog(
         log_id,
@@ -106,8 +119,8 @@ def open_log(
         settings,
         segments,
         epochs=epochs,
-        producers=producers,
-        snapshot_offset=snapshot_offset,
+        producers=replayed.producers,
+        snapshot_offset=replayed.snapshot_offset,
         start_offset=start_offset,
         next_offset=next_offset,
         flushed_offset=next_offset if is_synced else min(recovery_point, next_offset),
@@ -127,6 +140,8 @@ class _Recovery:
         self._settings = settings
         self._recovery_point = recovery_point
         self._start_offset = start_offset
+        self._aborts_from = recovery_point
+        """Markers from here on are looked for in the batches, not in the indexes of aborted transactions."""
         self.file_names = self._clean_up()
         self.segments = self._find_segments()
         stored = self._stored_epochs()
@@ -144,7 +159,7 @@ class _Recovery:
         logs = {name.removesuffix(layout.LOG) for name in names if name.endswith(layout.LOG)}
         for name in names:
             stem, dot, ending = name.partition(".")
-            is_orphan = dot + ending in {layout.INDEX, layout.TIME_INDEX} and stem not in logs
+            is_orphan = dot + ending in {layout.INDEX, layout.TIME_INDEX, layout.ABORTED} and stem not in logs
             if is_orphan or name.endswith((layout.DRAFT, layout.DELETED)):
                 self.disk.remove(f"{self.directory}/{name}")
             else:
@@ -154,23 +169,48 @@ class _Recovery:
     def _find_segments(self) -> list[Segment]:
         """The segments, without those that lie wholly below the log's start."""
         bases = sorted(base for name in self.file_names if (base := layout.offset_in(name, layout.LOG)) is not None)
+        deleted = []
         while len(bases) > 1 and bases[1] <= self._start_offset:
-            self._remove(Segment(self.directory, bases.pop(0)))
+            deleted.append(self._found(bases.pop(0)))
+        if deleted:
+            self._remove_deleted(deleted, bases[0])
         if not bases or bases[0] > max(self._start_offset, self._recovery_point):
             if self._recovery_point > self._start_offset:
                 path = layout.stem(self.directory, self._start_offset) + layout.LOG
                 raise DamagedLog(path, 0, self._start_offset, "the log's files are missing")
             self._drop_without_front([Segment(self.directory, base) for base in bases])
             return [_new_segment(self.disk, self.directory, self._start_offset)]
+        with_aborts = {layout.offset_in(name, layout.ABORTED) for name in self.file_names}
         segments = []
         for base in bases:
-            segment = Segment(self.directory, base)
+            segment = self._found(base)
             segment.is_sealed = base != bases[-1]
-            file = self.disk.open(segment.log_path)
-            segment.size = segment.synced_size = file.size()
-            file.close()
+            if base in with_aborts:
+                segment.aborted = None
             segments.append(segment)
         return segments
+
+    def _found(self, base_offset: int) -> Segment:
+        path = layout.stem(self.directory, base_offset) + layout.LOG
+        file = self.disk.open(path)
+        try:
+            return Segment(self.directory, base_offset, file.size())
+        finally:
+            file.close()
+
+    def _remove_deleted(self, deleted: Sequence[Segment], next_base: int) -> None:
+        """Nobody may read these any more, but their producers live on in the next segment's snapshot.
+
+        A crash may have taken that. The batches still know, unless some of them are gone already.
+        """
+        if load_snapshot(self.disk, self.directory, self.file_names, next_base)[0] != next_base:
+            with suppress(DamagedLog):
+                replayed = replay_producers(self.disk, self.directory, self.file_names, deleted, next_base)
+                save_snapshot(self.disk, self.directory, next_base, replayed.producers)
+                self.disk.sync_everything()
+                self.file_names = self.disk.list(self.directory)
+        for segment in deleted:
+            self._remove(segment)
 
     def _drop_without_front(self, segments: list[Segment]) -> None:
         """A flush makes all names durable. So if the first file has none, nothing of this log was ever flushed."""
@@ -226,11 +266,12 @@ class _Recovery:
     def _make_ready(self, segment: Segment) -> None:
         """The last segment will be written to: it needs its indexes in memory."""
         segment.is_sealed = False
-        if segment.index is not None and segment.time_index is not None:
+        if segment.index is not None and segment.time_index is not None and segment.aborted is not None:
             return
         file = self.disk.open(segment.log_path)
         try:
             segment.rebuild_indexes(file, self._settings.index_interval_bytes)
+            self._trust_aborted(segment, file)
         finally:
             file.close()
 
@@ -279,6 +320,8 @@ class _Recovery:
         try:
             file.forget_cached()  # the last process may have ended because a sync failed: memory proves nothing
             next_offset, bad = self._verify_segment(segment, file)
+            if not is_below:
+                self._trust_aborted(segment, file)
         finally:
             file.close()
         segment.synced_size = segment.size if is_below else 0
@@ -332,6 +375,51 @@ class _Recovery:
             return 0, segment.base_offset
         self._read_first_timestamp(segment, file)
         return segment.indexed_position, header.base_offset
+
+    # Aborted transactions
+
+    def _trust_aborted(self, segment: Segment, file: File) -> None:
+        """Keep what the index says of markers below the recovery point. Of the others the batches tell.
+
+        What a crash has torn, or something else has damaged, is not trusted at all: the batches tell everything then.
+        """
+        if segment.aborted is not None:
+            return
+        try:
+            aborted = segment.load_aborted(self.disk)
+            segment.cut_aborted(self.disk, self._recovery_point)
+            if len(aborted) and not self._has_marker(segment, file, aborted[-1]):
+                raise BadIndex
+        except BadIndex:
+            self.report.rebuilt_indexes += 1
+            segment.forget_aborted()
+            self._aborts_from = min(self._aborts_from, segment.base_offset)
+
+    def _has_marker(self, segment: Segment, file: File, aborted: AbortedTransaction) -> bool:
+        try:
+            found = segment.locate(file, aborted.last_offset)
+        except BadIndex:
+            self.report.rebuilt_indexes += 1
+            segment.rebuild_indexes(file, self._settings.index_interval_bytes)
+            found = segment.locate(file, aborted.last_offset)
+        if found is None:
+            return False
+        header = found[1]
+        return header.is_control and (header.base_offset, header.producer_id) == (
+            aborted.last_offset,
+            aborted.producer_id,
+        )
+
+    def note_aborted(self, replayed: Replayed, next_offset: int) -> None:
+        """Fill the indexes from the recovery point on. The replay began at a snapshot, which may be later than that."""
+        first_offset = max(self._aborts_from, self.segments[0].base_offset)
+        snapshot_offset = max(replayed.snapshot_offset, 0)
+        where = (self.disk, self.directory, self.file_names, self.segments)
+        earlier = replay_aborted(*where, first_offset, min(snapshot_offset, next_offset))
+        for ended in (*earlier, *replayed.aborted):
+            if ended.marker_offset >= first_offset:
+                number = bisect_right(self.segments, ended.marker_offset, key=lambda segment: segment.base_offset) - 1
+                self.segments[number].load_aborted(self.disk).add(ended)
 
     def _judge(self, number: int, bad: BadBatch) -> None:
         """Cut from a bad batch on, if a crash explains it."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.model.errors import DiskFailure
 from headrace.model.names import NO_TIMESTAMP
 from headrace.storage import layout
+from headrace.storage.aborted import ABORTED_ENTRY_BYTES, AbortedIndex
 from headrace.storage.index import ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from headrace.storage.scan import header_at, headers_from
 from headrace.wire.batches import LENGTH_OVERHEAD
@@ -38,6 +39,7 @@ class BadIndex(Exception):
 
 class Segment:
     __slots__ = (
+        "aborted",
         "base_offset",
         "file",
         "first_timestamp",
@@ -46,6 +48,7 @@ class Segment:
         "is_sealed",
         "max_timestamp",
         "max_timestamp_offset",
+        "saved_aborted",
         "saved_entries",
         "saved_time_entries",
         "size",
@@ -75,6 +78,9 @@ class Segment:
         """None until somebody asks for it, if the segment was not written by this process."""
         self.max_timestamp_offset = base_offset
         """Last offset of the first batch that has the largest timestamp."""
+        self.aborted: AbortedIndex | None = AbortedIndex()
+        """None while it is in its file only."""
+        self.saved_aborted = 0
         self.undated_since_ms: int | None = None
         """When retention first met this segment without a timestamp in it."""
 
@@ -85,7 +91,8 @@ class Segment:
     @property
     def paths(self) -> tuple[str, ...]:
         """Every file that belongs to the segment."""
-        return tuple(self.stem + ending for ending in (layout.LOG, layout.INDEX, layout.TIME_INDEX, layout.SNAPSHOT))
+        endings = (layout.LOG, layout.INDEX, layout.TIME_INDEX, layout.ABORTED, layout.SNAPSHOT)
+        return tuple(self.stem + ending for ending in endings)
 
     @property
     def is_dirty(self) -> bool:
@@ -233,9 +240,18 @@ class Segment:
         self.time_index = time_index
         self.saved_time_entries = len(time_index)
 
+    @property
+    def entries_in_memory(self) -> int:
+        """What the loaded indexes weigh, counted in entries of the offset index."""
+        offsets = 0 if self.index is None else len(self.index)
+        aborted = 0 if self.aborted is None else len(self.aborted)
+        return offsets + aborted * ABORTED_ENTRY_BYTES // ENTRY_BYTES
+
     def unload_index(self) -> None:
         """Give the memory back; the segment is sealed and its index saved."""
         self.index = None
+        if self.aborted is not None and 0 < len(self.aborted) == self.saved_aborted:
+            self.aborted = None
 
     def rebuild_indexes(self, file: File, interval_bytes: int) -> None:
         """Make both indexes anew from the batches in the log."""
@@ -269,6 +285,68 @@ class Segment:
         if _save(disk, self.stem + layout.TIME_INDEX, self.time_index, self.saved_time_entries, TIME_ENTRY_BYTES):
             self.saved_time_entries = len(self.time_index)
 
+    # Aborted transactions
+
+    def load_aborted(self, disk: Disk) -> AbortedIndex:
+        """Read `.txnindex`. BadIndex if it cannot be this segment's."""
+        if self.aborted is None:
+            try:
+                aborted = AbortedIndex(disk.read_file(self.stem + layout.ABORTED))
+            except (FileNotFoundError, ValueError) as error:
+                raise BadIndex from error
+            if len(aborted) and aborted[0].last_offset < self.base_offset:
+                raise BadIndex
+            self.aborted, self.saved_aborted = aborted, len(aborted)
+        return self.aborted
+
+    def forget_aborted(self) -> AbortedIndex:
+        """What is in the file is wrong: an empty index to fill anew, of which the file has nothing."""
+        self.aborted, self.saved_aborted = AbortedIndex(), NO_FILE
+        return self.aborted
+
+    @property
+    def has_unsaved_aborts(self) -> bool:
+        return self.aborted is not None and len(self.aborted) != self.saved_aborted
+
+    def save_aborted(self, disk: Disk) -> bool:
+        """Append to the file what it lacks. False on a full disk: what the file held before stands."""
+        if not self.has_unsaved_aborts:
+            return True
+        assert self.aborted is not None
+        if self.saved_aborted == NO_FILE:
+            self.replace_aborted(disk)
+            return not self.has_unsaved_aborts
+        path = self.stem + layout.ABORTED
+        try:
+            _extend(disk, path, self.saved_aborted * ABORTED_ENTRY_BYTES, self.aborted.encode(self.saved_aborted))
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise DiskFailure(f"the disk refused to write {path}: {error}") from error
+            return False
+        self.saved_aborted = len(self.aborted)
+        return True
+
+    def replace_aborted(self, disk: Disk) -> None:
+        """Write the whole index anew; not a part of it is ever seen. On a full disk memory keeps it."""
+        assert self.aborted is not None
+        path = self.stem + layout.ABORTED
+        try:
+            disk.replace_file(path, self.aborted.encode())
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise DiskFailure(f"the disk refused to write {path}: {error}") from error
+            self.saved_aborted = NO_FILE
+        else:
+            self.saved_aborted = len(self.aborted)
+
+    def cut_aborted(self, disk: Disk, end_offset: int) -> None:
+        """Forget markers at or after `end_offset`, in the file too; the index is loaded."""
+        assert self.aborted is not None
+        self.aborted.cut(end_offset)
+        if len(self.aborted) < self.saved_aborted:
+            self.saved_aborted = len(self.aborted)
+            _cut_file(disk, self.stem + layout.ABORTED, self.saved_aborted * ABORTED_ENTRY_BYTES)
+
     def cut_indexes(self, offset: int) -> None:
         """Forget entries at or after `offset`; what is left is still true."""
         assert self.index is not None
@@ -295,6 +373,19 @@ def _save(disk: Disk, path: str, index: OffsetIndex | TimeIndex, saved: int, ent
         disk.remove(path)  # none is better than a part of one: it will be missed, and rebuilt
         return False
     return True
+
+
+def _cut_file(disk: Disk, path: str, size: int) -> None:
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return
+    try:
+        file.truncate(min(size, file.size()))
+    except OSError as error:
+        raise DiskFailure(f"the disk refused to cut {path}: {error}") from error
+    finally:
+        file.close()
 
 
 def _extend(disk: Disk, path: str, size: int, tail: bytes) -> None:

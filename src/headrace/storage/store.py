@@ -90,13 +90,15 @@ class LogStore:
         logs = list(self._logs.values())
         await self.flusher.flush(logs)
         breather = Breather(self.world.clock)
-        is_complete = not self._unopened
+        closed: dict[LogId, int] = {}
         for log in logs:
-            is_complete &= _close_cleanly(log)
+            if _close_cleanly(log):
+                closed[log.log_id] = log.flushed_offset
             await breather.breathe()
+        is_complete = not self._unopened and len(closed) == len(logs)
         async with self._checkpointing:
             await self.world.threads.run(self._sync_everything, lane=LANE)
-            points = {**self._recovery_points, **{log.log_id: log.flushed_offset for log in logs}}
+            points = {**self._recovery_points, **closed}
             is_stored = await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
             if await self._store_starts() and is_stored and is_complete:
                 await self._write(checkpoints.CLEAN_SHUTDOWN, b"")
@@ -259,6 +261,8 @@ class LogStore:
                 starts[log.log_id] = log.start_offset
         if starts == self._start_offsets:
             return True
+        # Deleted batches live on in the snapshots of their producers: sequences, and transactions that began there.
+        await self.world.threads.run(self._sync_everything, lane=LANE)
         if not await self._write(checkpoints.START_OFFSETS, checkpoints.encode_offsets(starts)):
             return False
         self._start_offsets = starts

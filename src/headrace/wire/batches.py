@@ -20,6 +20,7 @@ LENGTH_OVERHEAD = 12  # base offset and the length field itself are not counted 
 MAGIC_POSITION = 16
 CRC_POSITION = 17
 CRC_START = 21  # the CRC covers everything from the attributes on
+ATTRIBUTES_LOW_BYTE = 22  # every bit that means something is in it
 MAGIC = 2
 
 COMPRESSION_MASK = 0x07

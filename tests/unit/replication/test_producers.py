@@ -11,10 +11,14 @@ from headrace.replication.producers import (
     ProducerStates,
     StagedProducers,
 )
+from headrace.replication.transactions import EndedTransaction
 from headrace.wire.batches import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from headrace.wire.control import Marker
 
 DAY_MS = 86_400_000
 NOON = 1_700_000_000_000
+COMMIT = Marker(is_commit=True, coordinator_epoch=4)
+ABORT = Marker(is_commit=False, coordinator_epoch=4)
 
 
 def batch(
@@ -44,11 +48,33 @@ def batch(
     )
 
 
+def inside(sequence: int, count: int = 1, *, at: int = 0, epoch: int = 0, producer_id: int = 7) -> BatchHeader:
+    """A batch of a transaction."""
+    return batch(sequence, count, at=at, epoch=epoch, producer_id=producer_id, attributes=TRANSACTIONAL_BIT)
+
+
+def marker(*, at: int = 0, epoch: int = 0, producer_id: int = 7, timestamp: int = NOON) -> BatchHeader:
+    attributes = TRANSACTIONAL_BIT | CONTROL_BIT
+    return batch(-1, at=at, epoch=epoch, producer_id=producer_id, timestamp=timestamp, attributes=attributes)
+
+
 def states_of(*written: BatchHeader) -> ProducerStates:
     states = ProducerStates()
     for header in written:
-        states.apply(header)
+        if header.is_control:
+            states.apply_marker(header, COMMIT)
+        else:
+            states.apply(header)
     return states
+
+
+def granted(states: ProducerStates, epoch: int = 0, producer_id: int = 7, sequence: int = 0) -> StagedProducers:
+    """Whatever the producer sends in this epoch, its coordinator agrees."""
+    staged = StagedProducers(states)
+    claim = staged.claim(producer_id, epoch, sequence)
+    if claim is not None:
+        staged.claims.grant(claim)
+    return staged
 
 
 FIVE = [batch(sequence, 10, at=100 + sequence, epoch=3) for sequence in (0, 10, 20, 30, 40)]
@@ -65,7 +91,7 @@ FIVE = [batch(sequence, 10, at=100 + sequence, epoch=3) for sequence in (0, 10, 
         pytest.param([batch(SEQUENCE_MAX)], batch(0), id="sequence wraps to 0"),
         pytest.param([batch(SEQUENCE_MAX - 1, 4)], batch(2), id="a batch spans the wrap"),
         pytest.param([batch(-1, 3)], batch(0), id="a coordinator's batch has no sequence"),
-        pytest.param([batch(-1, attributes=CONTROL_BIT, epoch=2)], batch(0, epoch=2), id="after a marker alone"),
+        pytest.param([marker(epoch=2)], batch(0, epoch=2), id="after a marker alone"),
         pytest.param([batch(5)], batch(-1, producer_id=-1, epoch=-1), id="not idempotent"),
     ],
 )
@@ -179,7 +205,7 @@ def test_a_refused_batch_is_not_staged() -> None:
 
 
 def test_a_transaction_staged_in_the_same_callback_counts() -> None:
-    staged = StagedProducers(ProducerStates())
+    staged = granted(ProducerStates())
     assert staged.admit(batch(0, attributes=TRANSACTIONAL_BIT), 0) is None
     with pytest.raises(Refusal) as refusal:
         staged.admit(batch(1), 1)
@@ -192,15 +218,17 @@ def test_an_open_transaction_keeps_its_first_offset_until_the_marker() -> None:
         batch(1, at=20, attributes=TRANSACTIONAL_BIT),
     )
     assert states.entries()[0].current_txn_first_offset == 10
-    states.apply(batch(-1, at=21, timestamp=NOON + 5, attributes=TRANSACTIONAL_BIT | CONTROL_BIT))
+    ended = states.apply_marker(marker(at=21, timestamp=NOON + 5), ABORT)
+    assert ended == EndedTransaction(7, 10, 21, is_commit=False, last_stable_offset=22)
     (producer,) = states.entries()
+    assert producer.coordinator_epoch == 4
     assert producer.current_txn_first_offset == NO_OFFSET
     assert producer.last_timestamp_ms == NOON + 5
     assert producer.next_sequence == 2, "a marker of the same epoch leaves the sequence alone"
 
 
 def test_a_marker_of_a_new_epoch_resets_the_sequence() -> None:
-    states = states_of(batch(0, 9, at=10), batch(-1, at=19, epoch=1, attributes=TRANSACTIONAL_BIT | CONTROL_BIT))
+    states = states_of(batch(0, 9, at=10), marker(at=19, epoch=1))
     (producer,) = states.entries()
     assert (producer.epoch, producer.batches, producer.next_sequence) == (1, (), 0)
 

@@ -8,7 +8,8 @@ from headrace.model.names import LogId, TopicId
 from headrace.storage.handles import Handles
 from headrace.storage.recovery import create_log, open_log
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import BatchHeader, Codec, read_header
+from headrace.wire.batches import BatchHeader, Codec, place, read_header
+from headrace.wire.control import encode_marker
 from headrace.wire.records import encode_batch
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.runtime.disk import Disk
     from headrace.storage.log import PartitionLog
+    from headrace.wire.control import Marker
 
 LOG_ID = LogId(TopicId(bytes(range(16))), 3)
 DIRECTORY = f"topics/{LOG_ID}"
@@ -34,6 +36,7 @@ def batch_at(
     producer_id: int = -1,
     sequence: int = -1,
     append_time: int | None = None,
+    is_transactional: bool = False,
 ) -> bytearray:
     times = timestamps or [FIRST_MS + base_offset + number for number in range(count)]
     return encode_batch(
@@ -45,7 +48,14 @@ def batch_at(
         producer_epoch=0 if producer_id >= 0 else -1,
         base_sequence=sequence,
         log_append_time=append_time,
+        is_transactional=is_transactional,
     )
+
+
+def marker_at(offset: int, producer_id: int, marker: Marker, *, epoch: int = 0) -> bytearray:
+    batch = encode_marker(producer_id, 0, marker, FIRST_MS + offset)
+    place(batch, read_header(batch), offset, epoch)
+    return batch
 
 
 def append(log: PartitionLog, *batches: bytearray) -> None:

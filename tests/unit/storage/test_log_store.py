@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -8,16 +9,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.model.names import LogId, TopicId, TopicPartition
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.entropy import SystemEntropy
+from headrace.runtime.network import SystemNetwork
+from headrace.runtime.threads import SystemThreads
+from headrace.runtime.world import World
+from headrace.simulation.device import Operation
 from headrace.storage import checkpoints, layout
 from headrace.storage.damage import DamagedLog
 from headrace.storage.store import LogStore
+from headrace.wire.control import Marker
 from tests.contracts.runtimes import on_every_runtime
-from tests.unit.storage.small_logs import FIRST_MS, SETTINGS, append, batch_at, read_all
+from tests.unit.storage.small_logs import FIRST_MS, SETTINGS, append, batch_at, marker_at, read_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from headrace.runtime.world import World
+    from headrace.simulation.disk import SimulatedDisk
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
 
@@ -210,3 +218,18 @@ async def test_foreign_directories_are_left_alone(world: World) -> None:
     async with Stores(world).life() as store:
         assert store.log_ids() == []
     assert world.disk.exists("topics/lost+found")
+
+
+async def test_a_stop_on_a_full_disk_promises_nothing_that_it_could_not_save(simulated: SimulatedDisk) -> None:
+    """Which transactions were aborted is in memory until a checkpoint. A start must then look for it in the batches."""
+    world = World(SystemClock(), simulated, SystemEntropy(), SystemNetwork(), SystemThreads())
+    stores = Stores(world)
+    async with stores.life() as store:
+        log = await filled(store, FIRST)
+        abort = Marker(is_commit=False, coordinator_epoch=0)
+        append(log, batch_at(30, producer_id=7, sequence=0, is_transactional=True), marker_at(31, 7, abort))
+        path = log.segments[-1].stem + layout.ABORTED
+        simulated.device.fail(Operation.CREATE, path, code=errno.ENOSPC)  # and a moment later there is room again
+    async with stores.life() as store:
+        log = await opened(store, FIRST)
+        assert [item.producer_id for item in log.aborted_between(0, 32)] == [7]

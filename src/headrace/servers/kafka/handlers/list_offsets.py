@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.model.errors import ErrorCode, Fault, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch
+from headrace.servers.kafka.fetch import READ_COMMITTED
 from headrace.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -40,19 +41,27 @@ NOWHERE: Final[Place] = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
 
 async def handle(message: ListOffsetsRequest, request: Request) -> ListOffsetsResponse:
+    is_committed_only = message.isolation_level == READ_COMMITTED
     topics = []
     for topic in message.topics:
-        answers = [await _answer(topic.name, wanted, request) for wanted in topic.partitions]
+        answers = [
+            await _answer(topic.name, wanted, request, is_committed_only=is_committed_only)
+            for wanted in topic.partitions
+        ]
         topics.append(ListOffsetsTopicResponse(topic.name, answers))
     return ListOffsetsResponse(topics=topics)
 
 
-async def _answer(topic: str, wanted: ListOffsetsPartition, request: Request) -> ListOffsetsPartitionResponse:
+async def _answer(
+    topic: str, wanted: ListOffsetsPartition, request: Request, *, is_committed_only: bool
+) -> ListOffsetsPartitionResponse:
     try:
         partition = request.node.topics.partition(topic, wanted.partition_index)
         partition.replica.check_read()
         partition.replica.check_epoch(Epoch(wanted.current_leader_epoch))
-        timestamp, offset, epoch = await _find(partition, wanted.timestamp, request)
+        timestamp, offset, epoch = await _find(
+            partition, wanted.timestamp, request, is_committed_only=is_committed_only
+        )
     except Refusal as refusal:
         return ListOffsetsPartitionResponse(wanted.partition_index, refusal.code)
     except Fault as fault:
@@ -63,12 +72,13 @@ async def _answer(topic: str, wanted: ListOffsetsPartition, request: Request) ->
     return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.NONE, timestamp, offset, epoch)
 
 
-async def _find(partition: Partition, timestamp: int, request: Request) -> Place:
+async def _find(partition: Partition, timestamp: int, request: Request, *, is_committed_only: bool) -> Place:
     if request.version < SINCE_VERSION.get(timestamp, 0) or timestamp < LATEST_TIERED:
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"version {request.version} has no special time {timestamp}")
     log = partition.log
     if timestamp == LATEST:
-        return NO_TIMESTAMP, await partition.settled_end(SETTLE_S_MAX), partition.replica.leader_epoch
+        end = await partition.settled_end(SETTLE_S_MAX, is_committed_only=is_committed_only)
+        return NO_TIMESTAMP, end, partition.replica.leader_epoch
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return NO_TIMESTAMP, log.start_offset, log.epochs.epoch_at(log.start_offset)
     if timestamp == LATEST_TIERED:
@@ -78,6 +88,6 @@ async def _find(partition: Partition, timestamp: int, request: Request) -> Place
         found = await threads.run(log.max_timestamp)
     else:
         found = await threads.run(lambda: log.find_timestamp(timestamp))
-    if found is None or found.offset >= partition.high_watermark:
+    if found is None or found.offset >= partition.readable_end(is_committed_only=is_committed_only):
         return NOWHERE  # what is not committed must not be pointed at
     return found.timestamp, found.offset, found.leader_epoch

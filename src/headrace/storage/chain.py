@@ -1,0 +1,231 @@
+"""A log's segments, from the oldest to the one that is written to, and what happens to their files."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.storage.producers import replay_aborted
+from headrace.storage.segment import NO_SPACE, BadIndex, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.replication.transactions import EndedTransaction
+    from headrace.runtime.disk import Disk, File
+    from headrace.storage.aborted import AbortedIndex
+    from headrace.storage.handles import Handles
+    from headrace.storage.places import Places
+    from headrace.wire.batches import Buffer
+
+
+class Chain:
+    """`active` is always the last of `segments`; the others are sealed."""
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_handles",
+        "_rolled",
+        "_unsaved_aborts",
+        "active",
+        "may_have_aborts",
+        "segments",
+    )
+
+    def __init__(self, directory: str, handles: Handles, segments: Sequence[Segment]) -> None:
+        self.segments = list(segments)
+        self.active = self.segments[-1]
+        self._directory = directory
+        self._handles = handles
+        self._disk: Disk = handles.disk
+        self._rolled = [segment for segment in self.segments[:-1] if segment.is_dirty]
+        """Sealed segments with bytes that are not yet flushed."""
+        self._unsaved_aborts = [segment for segment in self.segments[:-1] if segment.has_unsaved_aborts]
+        """Sealed segments whose index of aborted transactions is not wholly in its file."""
+        self.may_have_aborts = any(segment.aborted is None or len(segment.aborted) for segment in self.segments)
+        """False for most logs, whose readers then need not ask each segment."""
+
+    def number_of(self, offset: int) -> int:
+        """Which segment holds `offset`."""
+        if offset >= self.active.base_offset:
+            return len(self.segments) - 1
+        return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
+
+    def end_of(self, number: int, log_end: int) -> int:
+        """Where a segment ends (exclusive); the last one ends with the log."""
+        return self.segments[number + 1].base_offset if number + 1 < len(self.segments) else log_end
+
+    def full(self) -> Refusal:
+        return Refusal(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"the disk is full ({self._disk.free_bytes()} bytes are free) and nothing was written; free some space or "
+            f"shorten retention, and writing resumes by itself",
+        )
+
+    # At the end
+
+    def write(self, segment: Segment, views: Sequence[Buffer], size: int) -> None:
+        """Put bytes at the end of a file: all of them, or a Refusal and none. The segment does not know of them yet."""
+        try:
+            file = self._handles.file(segment)
+            written = file.append(views)
+        except OSError as error:
+            raise DiskFailure(f"the disk refused a write to {segment.log_path}: {error}") from error
+        if written != size:
+            self._take_back(file, segment)
+            raise self.full()
+
+    def take_back(self, segment: Segment) -> None:
+        """Remove bytes that were written and never published."""
+        self._take_back(self._handles.file(segment), segment)
+
+    def _take_back(self, file: File, segment: Segment) -> None:
+        """No slice can hold these bytes, so slices stay current."""
+        if file.size() == segment.size:
+            return
+        generation = file.generation
+        try:
+            file.truncate(segment.size)
+            file.sync()  # or a power cut could show them among the bytes that take their place
+        except OSError as error:
+            raise DiskFailure(f"the disk refused to cut {segment.log_path}: {error}") from error
+        file.generation = generation
+
+    def create(self, base_offset: int) -> Segment:
+        """A new, empty segment, which is not in the chain yet."""
+        segment = Segment(self._directory, base_offset)
+        segment.begin_indexes()
+        try:
+            file = self._handles.file(segment, create=True)
+            if file.size():
+                file.truncate(0)  # left behind by a crash in the middle of a roll
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise self.full() from error
+            raise DiskFailure(f"the disk refused to create {segment.log_path}: {error}") from error
+        return segment
+
+    def go_on_in(self, segment: Segment) -> None:
+        """Seal the active segment and make `segment` the active one. An empty one is not worth keeping."""
+        sealed = self.active
+        if sealed.size == 0 and sealed.base_offset != segment.base_offset:
+            self.segments.pop()
+            self.discard(sealed)
+        else:
+            sealed.seal(self._disk)
+            if not sealed.save_aborted(self._disk):
+                self._unsaved_aborts.append(sealed)
+            self._handles.note_index(sealed)
+            if sealed.is_dirty:
+                self._rolled.append(sealed)
+        self.segments.append(segment)
+        self.active = segment
+
+    def discard(self, segment: Segment) -> None:
+        """Remove a segment's files. Slices that still hold one can tell that its bytes no longer count."""
+        if segment.file is not None:
+            segment.file.generation += 1
+        self._handles.close(segment)
+        for path in segment.paths:
+            self._disk.remove(path)
+
+    # Cutting
+
+    def start_again_at(self, offset: int) -> None:
+        """Drop everything, and go on in an empty segment."""
+        while self.segments:
+            self._drop_last()
+        self.active = self.create(offset)
+        self.segments.append(self.active)
+
+    def cut_at(self, end_offset: int, places: Places, index_interval_bytes: int) -> None:
+        """Cut at a boundary between batches. The segment that ends there is active from now on."""
+        while self.active.base_offset >= end_offset:
+            self._drop_last()
+        segment = self.active
+        self._forget(segment)
+        found = places.locate(segment, end_offset)
+        self.aborted_of(len(self.segments) - 1, end_offset)
+        segment.cut_aborted(self._disk, end_offset)
+        self._handles.forget_index(segment)
+        segment.is_sealed = False
+        file = self._handles.file(segment)
+        if found is not None:
+            segment.size, _ = found
+            segment.synced_size = min(segment.synced_size, segment.size)
+            try:
+                file.truncate(segment.size)
+            except OSError as error:
+                raise DiskFailure(f"the disk refused to cut {segment.log_path}: {error}") from error
+        segment.rebuild_indexes(file, index_interval_bytes)
+
+    def drop_first(self) -> Segment:
+        """Take the oldest segment out of the chain. Its files stay."""
+        segment = self.segments.pop(0)
+        self._forget(segment)
+        self._handles.close(segment)
+        return segment
+
+    def _drop_last(self) -> None:
+        dropped = self.segments.pop()
+        self._forget(dropped)
+        self.discard(dropped)
+        if self.segments:
+            self.active = self.segments[-1]
+
+    def _forget(self, segment: Segment) -> None:
+        """The segment goes, or is active again: it is no longer one of those that wait for something."""
+        for waiting in (self._rolled, self._unsaved_aborts):
+            if segment in waiting:
+                waiting.remove(segment)
+
+    # Flushing
+
+    def dirty_segments(self) -> list[Segment]:
+        return [segment for segment in (*self._rolled, self.active) if segment.is_dirty]
+
+    def forget_flushed(self) -> None:
+        self._rolled = [segment for segment in self._rolled if segment.is_dirty]
+
+    # Aborted transactions
+
+    def note_aborted(self, segment: Segment, ended: EndedTransaction) -> None:
+        assert segment.aborted is not None, "the segment that is written to has all its indexes in memory"
+        segment.aborted.add(ended)
+        self.may_have_aborts = True
+
+    def aborted_of(self, number: int, log_end: int) -> AbortedIndex:
+        """A segment's index of aborted transactions, read or even rebuilt if it is not in memory."""
+        segment = self.segments[number]
+        if segment.aborted is not None:
+            return segment.aborted
+        try:
+            aborted = segment.load_aborted(self._disk)
+        except BadIndex:
+            aborted = self._rebuild_aborted(number, self.end_of(number, log_end))
+        self._handles.note_index(segment)
+        return aborted
+
+    def _rebuild_aborted(self, number: int, end_offset: int) -> AbortedIndex:
+        """The log is the truth."""
+        segment = self.segments[number]
+        aborted = segment.forget_aborted()
+        names = self._disk.list(self._directory)
+        for ended in replay_aborted(
+            self._disk, self._directory, names, self.segments[: number + 1], segment.base_offset, end_offset
+        ):
+            aborted.add(ended)
+        segment.save_aborted(self._disk)
+        return aborted
+
+    def save_aborted(self) -> None:
+        """Write what only memory has. A full disk is a Refusal: no recovery point may pass these transactions."""
+        self._unsaved_aborts = [segment for segment in self._unsaved_aborts if not segment.save_aborted(self._disk)]
+        if not self.active.save_aborted(self._disk) or self._unsaved_aborts:
+            raise self.full()
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

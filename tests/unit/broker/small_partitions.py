@@ -1,0 +1,99 @@
+"""A partition on its own, without a node around it: its log is written for real and flushed when a test says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.appending import ACKS_ALL, AppendStage
+from headrace.broker.counters import Counters
+from headrace.broker.partition import Partition
+from headrace.metadata.settings import DEFAULT_TOPIC_SETTINGS
+from headrace.model.names import Epoch, NodeId, Offset, TopicPartition
+from headrace.replication.replica import Replica
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.entropy import SystemEntropy
+from headrace.runtime.network import SystemNetwork
+from headrace.runtime.threads import SystemThreads
+from headrace.runtime.world import World
+from headrace.storage.flusher import Flusher
+from headrace.wire.records import encode_batch
+
+if TYPE_CHECKING:
+    from headrace.broker.appending import Admitted
+    from headrace.runtime.disk import Disk
+    from headrace.storage.log import PartitionLog
+
+NODE = NodeId(1)
+NAME = TopicPartition("orders", 3)
+PRODUCE_VERSION = 12
+LATEST_EPOCH = Epoch(-1)
+
+
+class SmallPartition:
+    """The only replica, and its leader from the start."""
+
+    def __init__(self, log: PartitionLog, disk: Disk, *, leader_epoch: int = 0) -> None:
+        self.disk = disk
+        self.counters = Counters()
+        self.stage = AppendStage(self.counters)
+        world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads())
+        replica = Replica(
+            NODE,
+            log_start=Offset(log.start_offset),
+            written=Offset(log.next_offset),
+            flushed=Offset(log.flushed_offset),
+            high_watermark=Offset(log.start_offset),
+        )
+        self.partition = Partition(
+            NAME,
+            log,
+            replica,
+            stage=self.stage,
+            flusher=Flusher(world, on_flushed=lambda _: None),
+            clock=world.clock,
+        )
+        settings = log.settings
+        self.partition.configure(DEFAULT_TOPIC_SETTINGS)
+        log.settings = settings
+        self.partition.lead(Epoch(leader_epoch), [NODE], 1)
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.partition.log
+
+    def flush(self) -> None:
+        """Everything that is written becomes safe."""
+        ticket = self.log.begin_flush()
+        if ticket is not None:
+            ticket.sync(self.disk)
+            self.log.finish_flush(ticket)
+            self.partition.flushed()
+
+    def send(self, batch: bytearray) -> Admitted:
+        """As a client with acks=all: what needs a grant gets it."""
+        view = memoryview(batch)
+        claim = self.partition.wants_grant(view)
+        if claim is not None:
+            self.partition.grant_transaction(claim)
+        admitted = self.partition.admit(view, ACKS_ALL, PRODUCE_VERSION)
+        self.stage.commit()
+        return admitted
+
+
+def batch_of(
+    count: int = 1,
+    *,
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+    is_transactional: bool = False,
+    timestamp_ms: int = 1_700_000_000_000,
+    value_bytes: int = 10,
+) -> bytearray:
+    return encode_batch(
+        [(timestamp_ms, b"k", b"v" * value_bytes, ()) for _ in range(count)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        is_transactional=is_transactional,
+    )
