@@ -1,0 +1,403 @@
+"""All groups of one partition of `__consumer_offsets`: who they are, what they have read, and when they are forgotten.
+
+A group is of one protocol, classic or KIP-848, and has an object of that class here. Who only commits offsets (a simple
+group, in Kafka's words) has no object: it is there as long as its offsets are. An empty group becomes one of the other
+protocol when the first member of that protocol joins; its offsets stay. A group with members stays what it is.
+
+Whatever is asked is answered, refusals too: no command raises for what a client did.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.coordinators.deadlines import Deadlines
+from headrace.coordinators.effects import Effects, Reply
+from headrace.coordinators.groups import offset_commands
+from headrace.coordinators.groups.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from headrace.coordinators.groups.expiry import Group, group_tombstones, offset_tombstone, sweep
+from headrace.coordinators.groups.modern import ModernGroup
+from headrace.coordinators.groups.modern_checks import check_heartbeat
+from headrace.coordinators.groups.modern_members import JOIN_EPOCH
+from headrace.coordinators.groups.offsets import CommittedOffsets
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_PRODUCER, ProducerId
+from headrace.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from headrace.wire.messages.delete_groups import DeletableGroupResult
+from headrace.wire.messages.describe_groups import DescribedGroup
+from headrace.wire.messages.group_records import ConsumerGroupMetadataKey, GroupMetadataKey, OffsetCommitKey
+from headrace.wire.messages.heartbeat import HeartbeatResponse
+from headrace.wire.messages.join_group import JoinGroupResponse
+from headrace.wire.messages.leave_group import LeaveGroupResponse
+from headrace.wire.messages.list_groups import ListedGroup
+from headrace.wire.messages.offset_fetch import OffsetFetchResponseGroup
+from headrace.wire.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from headrace.coordinators.effects import Caller, Now, Token
+    from headrace.coordinators.groups.expiry import Step
+    from headrace.coordinators.groups.settings import GroupSettings
+    from headrace.coordinators.groups.topics import Topics
+    from headrace.coordinators.records import LogRecord
+    from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from headrace.wire.messages.group_records import GroupMetadataValue
+    from headrace.wire.messages.heartbeat import HeartbeatRequest
+    from headrace.wire.messages.join_group import JoinGroupRequest
+    from headrace.wire.messages.leave_group import LeaveGroupRequest
+    from headrace.wire.messages.offset_commit import OffsetCommitRequest
+    from headrace.wire.messages.offset_delete import OffsetDeleteRequest
+    from headrace.wire.messages.offset_fetch import OffsetFetchRequestTopics
+    from headrace.wire.messages.sync_group import SyncGroupRequest
+    from headrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+DEAD_IS_AN_ERROR_FROM: Final = 6  # DescribeGroups: older clients are shown an unknown group as one that is dead
+
+GROUPS_PER_TICK_MAX: Final = 64  # after a restart ten thousand sessions may end at once; each tick stays a short turn
+LOOKS_PER_TICK_MAX: Final = 2_000  # groups and offsets that one turn of a sweep looks at: about a millisecond
+
+_AT_ONCE: Final = 0  # a deadline that has always passed
+
+
+class GroupCoordinator:
+    """See above. Commands return what is to be written and answered; `apply` alone changes what is kept."""
+
+    def __init__(self, settings: GroupSettings, topics: Topics) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._groups: dict[str, Group] = {}
+        self._offsets = CommittedOffsets()
+        self._deadlines: Deadlines[tuple[str]] = Deadlines()
+        self._touched: dict[str, None] = {}
+        """Groups whose next deadline may have changed."""
+        self._sweep: Iterator[Step] | None = None
+
+    @property
+    def settings(self) -> GroupSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: GroupSettings) -> None:
+        self._settings = settings
+        for group in self._groups.values():
+            group.settings = settings
+
+    # What the log says
+
+    def apply(self, record: LogRecord, producer_id: ProducerId = NO_PRODUCER) -> None:
+        """An offset written by a producer counts once its transaction commits."""
+        key, value = record
+        if type(key) is OffsetCommitKey:
+            if value is None:
+                self._offsets.forget(key)
+            elif producer_id == NO_PRODUCER:
+                self._offsets.commit(key, value)
+            else:
+                self._offsets.commit_in_transaction(key, value, producer_id)
+        elif type(key) is GroupMetadataKey:
+            self._apply_to_classic(key.group, value)
+        else:
+            self._apply_to_modern(key.group_id, record)
+
+    def apply_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        self._offsets.end_transaction(producer_id, is_commit=is_commit)
+
+    def has_pending(self, producer_id: ProducerId) -> bool:
+        """It has committed offsets in a transaction that is still open."""
+        return self._offsets.has_pending(producer_id)
+
+    def loaded(self, now: Now) -> Effects:
+        """The whole log has been applied; members' sessions begin."""
+        effects = Effects()
+        for group_id, group in self._groups.items():
+            effects.add(group.loaded(now))
+            self._touch(group_id)
+        return effects
+
+    def _apply_to_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        group = self._groups.get(group_id)
+        if value is not None:
+            if not isinstance(group, ClassicGroup):
+                group = self._groups[group_id] = ClassicGroup(group_id, self._settings)
+            group.apply(value)
+            self._touch(group_id)
+        elif isinstance(group, ClassicGroup):  # else it has just become a group of the other protocol
+            del self._groups[group_id]
+            self._touch(group_id)
+
+    def _apply_to_modern(self, group_id: str, record: LogRecord) -> None:
+        group = self._groups.get(group_id)
+        if not isinstance(group, ModernGroup):
+            if record.value is None:
+                return  # it has just become a group of the other protocol
+            group = self._groups[group_id] = ModernGroup(group_id, self._settings, self._topics)
+        if record.value is None and type(record.key) is ConsumerGroupMetadataKey:
+            del self._groups[group_id]
+        else:
+            group.apply(record)
+        self._touch(group_id)
+
+    # Classic members
+
+    def join(self, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Effects:
+        group_id = request.group_id
+        before = self._groups.get(group_id)
+        if not group_id:
+            return _answered(
+                token, JoinGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
+            )
+        if isinstance(before, ModernGroup) and not before.is_empty:
+            return _answered(token, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        group = self._classic_or_new(group_id)
+        effects = group.join(request, caller, token, now)
+        is_in_use = not group.is_empty or group.next_deadline_ms() is not None
+        if is_in_use and group is not before:
+            self._groups[group_id] = group
+            if before is not None:
+                effects.records[:0] = group_tombstones(before)
+        self._touch(group_id)
+        return effects
+
+    def sync(self, request: SyncGroupRequest, caller: Caller, token: Token, now: Now) -> Effects:
+        if not request.group_id:
+            return _answered(token, SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+        self._touch(request.group_id)
+        return self._classic_or_new(request.group_id).sync(request, caller, token, now)
+
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, token: Token, now: Now) -> Effects:
+        if not request.group_id:
+            return _answered(token, HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+        self._touch(request.group_id)
+        return self._classic_or_new(request.group_id).heartbeat(request, caller, token, now)
+
+    def leave(self, request: LeaveGroupRequest, caller: Caller, token: Token, now: Now) -> Effects:
+        if not request.group_id:
+            return _answered(token, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+        self._touch(request.group_id)
+        return self._classic_or_new(request.group_id).leave(request, caller, token, now)
+
+    def _classic_or_new(self, group_id: str) -> ClassicGroup:
+        """A group that is not there answers like one without members. It is kept only if somebody joins it."""
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else ClassicGroup(group_id, self._settings)
+
+    # Members of the newer protocol
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now: Now
+    ) -> Effects:
+        before = self._groups.get(request.group_id)
+        try:
+            group = before if isinstance(before, ModernGroup) else self._new_modern(request, caller)
+            effects = group.heartbeat(request, caller, token, now)
+        except Refusal as refusal:
+            answer = ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
+            return _answered(token, answer)
+        if effects.records and group is not before:
+            self._groups[request.group_id] = group
+            if before is not None:
+                effects.records[:0] = group_tombstones(before)
+        self._touch(request.group_id)
+        return effects
+
+    def _new_modern(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ModernGroup:
+        check_heartbeat(request, caller.version)
+        classic = self._groups.get(request.group_id)
+        if classic is not None and not classic.is_empty:
+            raise Refusal(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"group {request.group_id!r} has members of the classic protocol"
+            )
+        if request.member_epoch != JOIN_EPOCH:
+            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}")
+        return ModernGroup(request.group_id, self._settings, self._topics)
+
+    # Offsets
+
+    def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, token: Token, now: Now) -> Effects:
+        group = self._committing_group(request.group_id, request.generation_id_or_member_epoch)
+        max_bytes = self._settings.offset_metadata_max_bytes
+        return offset_commands.commit(request, group, max_bytes, caller, token, now)
+
+    def commit_offsets_in_transaction(
+        self, request: TxnOffsetCommitRequest, caller: Caller, token: Token, now: Now
+    ) -> Effects:
+        group = self._committing_group(request.group_id, request.generation_id)
+        max_bytes = self._settings.offset_metadata_max_bytes
+        return offset_commands.commit_in_transaction(request, group, max_bytes, caller, token, now)
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        member_id: str | None,
+        member_epoch: int,
+        topics: list[OffsetFetchRequestTopics] | None,
+        *,
+        is_stable_required: bool,
+    ) -> OffsetFetchResponseGroup:
+        """`topics` None asks for all that there are. A group that nobody knows has no offsets: that is no error."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ModernGroup):
+            try:
+                group.check_fetch(member_id, member_epoch)
+            except Refusal as refusal:
+                return OffsetFetchResponseGroup(group_id, error_code=refusal.code)
+        reader = offset_commands.OffsetReader(group_id, self._offsets, is_stable_required=is_stable_required)
+        found = reader.all_topics() if topics is None else [reader.topic(topic) for topic in topics]
+        return OffsetFetchResponseGroup(group_id, found)
+
+    def delete_offsets(self, request: OffsetDeleteRequest, caller: Caller, token: Token, now: Now) -> Effects:  # noqa: ARG002 - as all commands
+        return offset_commands.delete(request, self._groups.get(request.group_id), self._offsets, token)
+
+    def topics_deleted(self, topic_names: Sequence[str], now: Now) -> Effects:  # noqa: ARG002 - as all commands
+        """Whoever makes a topic of that name again must not find offsets of the old one."""
+        return Effects(
+            [
+                offset_tombstone(group_id, place)
+                for group_id in self._offsets.groups()
+                for place in self._offsets.places(group_id, topic_names)
+            ]
+        )
+
+    def _committing_group(self, group_id: str, member_epoch: int) -> Group | None:
+        """None if there is no such group, and whoever commits says that it is a member of it."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            return group
+        if member_epoch >= 0 and not self._offsets.has_any(group_id):
+            return None
+        return ClassicGroup(group_id, self._settings)  # a simple group has the rules of an empty one
+
+    # Groups
+
+    def describe_groups(self, group_ids: Sequence[str], caller: Caller) -> list[DescribedGroup]:
+        return [self._describe(group_id, caller.version) for group_id in group_ids]
+
+    def describe_consumer_groups(self, group_ids: Sequence[str]) -> list[DescribedConsumerGroup]:
+        return [self._describe_consumer_group(group_id) for group_id in group_ids]
+
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+        """All, or those whose state and type are among the given ones; neither depends on upper and lower case."""
+        wanted_states = {state.lower() for state in states}
+        wanted_types = {kind.lower() for kind in types}
+        return [
+            listed
+            for group_id in dict.fromkeys([*self._groups, *self._offsets.groups()])
+            for listed in [_listed(group_id, self._groups.get(group_id))]
+            if (not wanted_states or listed.group_state.lower() in wanted_states)
+            and (not wanted_types or listed.group_type in wanted_types)
+        ]
+
+    def delete_groups(self, group_ids: Sequence[str], token: Token, now: Now) -> Effects:  # noqa: ARG002 - as all commands
+        effects = Effects()
+        results = []
+        for group_id in dict.fromkeys(group_ids):
+            group = self._groups.get(group_id)
+            code = ErrorCode.NONE
+            if group is None and not self._offsets.has_any(group_id):
+                code = ErrorCode.GROUP_ID_NOT_FOUND
+            elif group is not None and not group.is_empty:
+                code = ErrorCode.NON_EMPTY_GROUP
+            else:
+                effects.records += [offset_tombstone(group_id, place) for place in self._offsets.places(group_id)]
+                effects.records += [] if group is None else group_tombstones(group)
+            results.append(DeletableGroupResult(group_id, code))
+        effects.replies.append(Reply(token, results))
+        return effects
+
+    def topics_changed(self, now: Now) -> Effects:
+        effects = Effects()
+        for group_id, group in self._groups.items():
+            if isinstance(group, ModernGroup):
+                effects.add(group.topics_changed(now))
+                self._touch(group_id)
+        return effects
+
+    def _describe(self, group_id: str, version: int) -> DescribedGroup:
+        group = self._groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return group.describe()
+        if group is None and self._offsets.has_any(group_id):
+            return ClassicGroup(group_id, self._settings).describe()
+        described = DescribedGroup(group_id=group_id, group_state="Dead")
+        if version >= DEAD_IS_AN_ERROR_FROM:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = _not_described(group_id, group, "classic")
+        return described
+
+    def _describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
+        group = self._groups.get(group_id)
+        if isinstance(group, ModernGroup):
+            return group.describe()
+        return DescribedConsumerGroup(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=_not_described(group_id, group, "consumer"),
+            group_id=group_id,
+        )
+
+    # Time
+
+    def expire(self, now: Now) -> Effects:
+        """Begin to look for offsets and groups that nobody needs any more; `tick` goes on with it."""
+        if self._sweep is None:
+            self._sweep = sweep(self._groups, self._offsets, now.wall_ms, self._settings.offsets_retention_ms)
+        effects = Effects()
+        self._sweep_on(effects)
+        return effects
+
+    def tick(self, now: Now) -> Effects:
+        effects = Effects()
+        self._set_deadlines()
+        due = self._deadlines.take_due(now.steady_ms)
+        for (group_id,) in due[:GROUPS_PER_TICK_MAX]:
+            effects.add(self._groups[group_id].tick(now))
+            self._touch(group_id)
+        for key in due[GROUPS_PER_TICK_MAX:]:
+            self._deadlines.set(key, now.steady_ms)
+        if self._sweep is not None:
+            self._sweep_on(effects)
+        return effects
+
+    def next_deadline_ms(self) -> int | None:
+        self._set_deadlines()
+        return self._deadlines.next_ms() if self._sweep is None else _AT_ONCE
+
+    def _touch(self, group_id: str) -> None:
+        self._touched[group_id] = None
+
+    def _set_deadlines(self) -> None:
+        for group_id in self._touched:
+            group = self._groups.get(group_id)
+            deadline_ms = None if group is None else group.next_deadline_ms()
+            if deadline_ms is None:
+                self._deadlines.cancel((group_id,))
+            else:
+                self._deadlines.set((group_id,), deadline_ms)
+        self._touched.clear()
+
+    def _sweep_on(self, effects: Effects) -> None:
+        assert self._sweep is not None
+        looked_at = 0
+        for step in self._sweep:
+            effects.records += step.tombstones
+            looked_at += step.looked_at
+            if looked_at >= LOOKS_PER_TICK_MAX:
+                return
+        self._sweep = None
+
+
+def _answered(token: Token, response: Any) -> Effects:
+    return Effects(replies=[Reply(token, response)])
+
+
+def _listed(group_id: str, group: Group | None) -> ListedGroup:
+    if group is None:
+        return ListedGroup(group_id, "", "Empty", "classic")
+    if isinstance(group, ModernGroup):
+        return ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state_name, "consumer")
+    return ListedGroup(group_id, group.protocol_type, group.state_name, "classic")
+
+
+def _not_described(group_id: str, group: Group | None, wanted: str) -> str:
+    return f"there is no group {group_id!r}" if group is None else f"group {group_id!r} is not a {wanted} group"
