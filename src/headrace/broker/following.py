@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.broker.partition import Partition, log_settings
 from headrace.broker.topics import ServedTopic
@@ -37,6 +37,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class Watcher(Protocol):
+    """Who wants to know what this node serves."""
+
+    def led(self, partition: Partition) -> None:
+        """This node leads it, in a new epoch."""
+        ...
+
+    def left(self, partition: Partition) -> None:
+        """It is led by another node, or deleted."""
+        ...
+
+    def topics_changed(self, deleted: Sequence[str]) -> None:
+        """Topics came, grew or went; the names of those that went."""
+        ...
+
+    def settings_changed(self) -> None: ...
+
+
 class Following:
     def __init__(
         self,
@@ -46,6 +64,7 @@ class Following:
         store: LogStore,
         stage: AppendStage,
         image: Callable[[], ClusterImage],
+        watcher: Watcher,
     ) -> None:
         self._node_id = node_id
         self._configs = configs
@@ -53,6 +72,7 @@ class Following:
         self._store = store
         self._stage = stage
         self._image = image
+        self._watcher = watcher
         self._queue: asyncio.Queue[Changes | asyncio.Future[None]] = asyncio.Queue()
         self._breather = Breather(store.world.clock)
         self._without_room: dict[LogId, ServedTopic] = {}
@@ -101,8 +121,7 @@ class Following:
                 await self._serve(topic, state)
 
     async def _follow(self, change: Changes) -> None:
-        for topic_id in change.deleted_topics:
-            await self._drop(topic_id)
+        deleted = [await self._drop(topic_id) for topic_id in change.deleted_topics]
         await self._prepare(change.partitions)
         image = self._image()
         for log_id in change.partitions:
@@ -111,6 +130,8 @@ class Following:
             if topic is not None and state is not None:
                 await self._serve(topic, state)
         self._configure(change.configs)
+        if change.partitions or deleted:
+            self._watcher.topics_changed([name for name in deleted if name is not None])
 
     async def _prepare(self, log_ids: Iterable[LogId]) -> None:
         """Open or create the logs that this node needs, many at a time."""
@@ -183,21 +204,27 @@ class Following:
     def _lead(self, partition: Partition, state: PartitionState) -> None:
         if state.leader != self._node_id:
             partition.replica.resign()
+            self._watcher.left(partition)
         elif state.leader_epoch > partition.replica.leader_epoch:
             partition.lead(state.leader_epoch, state.isr, len(state.replicas))
+            self._watcher.led(partition)
 
-    async def _drop(self, topic_id: TopicId) -> None:
+    async def _drop(self, topic_id: TopicId) -> str | None:
+        """Its name, if it was served here."""
         served = self._topics.remove(topic_id)
         if served is None:
-            return
+            return None
         for index, partition in enumerate(served.partitions):
             await self._breather.breathe()
             if partition is not None:
+                self._watcher.left(partition)
                 partition.retire(Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {served.name!r} was deleted"))
             await self._store.delete(LogId(topic_id, index))
+        return served.name
 
     def _configure(self, resources: Sequence[ConfigResource]) -> None:
         if any(resource.kind is ResourceKind.BROKER for resource in resources):
+            self._watcher.settings_changed()
             names = [topic.name for topic in self._topics]
         else:
             names = [resource.name for resource in resources]

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.appending import AppendStage
+from headrace.broker.coordination import Coordination
 from headrace.broker.counters import Counters
 from headrace.broker.fetching import SessionCache
 from headrace.broker.following import Following
@@ -74,6 +75,7 @@ class Node:
         self.configs: NodeConfigs
         self.store: LogStore
         self.quorum: Quorum
+        self.coordination: Coordination
         self._following: Following
         self._asked_node_id = node_id
         self._static_configs = dict(configs or {})
@@ -109,8 +111,15 @@ class Node:
             world.entropy,
             slots=self.settings.max_incremental_fetch_session_cache_slots,
         )
+        self.coordination = Coordination(self)
         self._following = Following(
-            self.node_id, self.configs, self.topics, self.store, self.stage, lambda: self.quorum.image
+            self.node_id,
+            self.configs,
+            self.topics,
+            self.store,
+            self.stage,
+            lambda: self.quorum.image,
+            self.coordination,
         )
         self._tasks.start(self.quorum.run(), "metadata log")
         self._tasks.start(self.store.run(), "flusher")
@@ -136,6 +145,7 @@ class Node:
     async def stop(self) -> None:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""
         self.about_to_stop()
+        await self.coordination.close()
         await self._tasks.close()
         if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
             await self.store.close()
@@ -164,6 +174,10 @@ class Node:
         self._tasks.start(self._every(lambda: TRY_AGAIN_S, self._following.try_again), "partitions without room")
         self._tasks.start(self._every(lambda: EXPIRE_WAITERS_S, self._expire_waiters), "late acks")
         self._tasks.start(self._every(lambda: EXPIRE_PRODUCERS_S, self._expire_producers), "quiet producers")
+        self._tasks.start(
+            self._every(lambda: self.settings.offsets_retention_check_interval_ms / 1000, self.coordination.expire),
+            "quiet groups and transactional ids",
+        )
         self._tasks.start(self._probe_lag(), "loop lag")
 
     # ---- what it knows

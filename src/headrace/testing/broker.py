@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 START_S: Final = 30.0  # against hangs; a start takes a tenth of a second
 QUICK: Final = {"headrace.durability": "written"}
 """A test's data need not survive a power cut, and not waiting for the disk makes tests faster."""
+AT_ONCE: Final = {"group.initial.rebalance.delay.ms": "0"}
+"""A test's first consumer need not wait for others that will never come."""
 
 
 class Broker:
@@ -52,7 +54,7 @@ class Broker:
     ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="headrace-") if data_dir is None else None
         self._data_dir = data_dir if self._temporary is None else self._temporary.name
-        self._configs = {**({} if is_durable else QUICK), **(configs or {})}
+        self._configs = {**AT_ONCE, **({} if is_durable else QUICK), **(configs or {})}
         self._address = Address("127.0.0.1", port)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop

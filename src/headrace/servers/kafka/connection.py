@@ -171,15 +171,46 @@ class Connection:
                 self._has_staged = True
                 body = start + 14 + (client_id_size if client_id_size > 0 else 0)  # noqa: FURB136 - max() is slower
                 pending = produce.begin(self.node, buffer, body, frame_end, version, correlation_id)
-                self._produces.append(pending)
-                if pending.acks:
-                    slots.append(pending)
+                if isinstance(pending, produce.NeedsGrants):
+                    self._begin_granted(pending, body, frame_end, version, correlation_id)
+                else:
+                    self._produces.append(pending)
+                    if pending.acks:
+                        slots.append(pending)
             else:
                 self._begin_other(api_key, version, correlation_id, start + 4, frame_end)
             served += 1
             if len(slots) >= IN_FLIGHT_MAX or (served % TURN_CHECK == 0 and self._is_turn_over()):
                 self._pause()
         self.node.counters.requests += served
+
+    def _begin_granted(
+        self, needs: produce.NeedsGrants, position: int, end: int, version: int, correlation_id: int
+    ) -> None:
+        """The beginning of a transaction: its coordinator is asked first, and nothing of this client overtakes it."""
+        raw = bytearray(self._buffer.view[position:end])
+        frame = produce.FrameCopy(raw, memoryview(raw))
+        self._barrier = True
+        self._pause()
+        work = self._produce_slowly(produce.begin_granted(self.node, needs, frame, 0, version, correlation_id))
+        self.server.tasks.start(work, f"produce {self.link.peer}")
+
+    async def _produce_slowly(self, beginning: Awaitable[produce.PendingProduce]) -> None:
+        try:
+            pending = await beginning
+            self._barrier = False
+            self._has_staged = True
+            self._produces.append(pending)
+            if pending.acks and not self.is_gone:
+                self._slots.append(pending)
+            self._commit_produces()
+        except DiskFailure as failure:
+            self.node.fail(failure)
+        except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
+            self.met_a_bug("the beginning of a transaction")
+        else:
+            self.send_ready()
+            self._keep_pace()
 
     def _is_turn_over(self) -> bool:
         return self.node.world.clock.monotonic_s() - self._turn_began_s > TURN_S

@@ -1,14 +1,18 @@
 """Produce (key 0). Two stages: stage the batches now, answer when they are written or committed.
 
-Not yet: transactions; the current leader in answers to those who ask the wrong node.
+The first batch of a transaction in a partition has a stage before these: the transaction's coordinator must agree.
+
+Not yet: the current leader in answers to those who ask the wrong node.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.broker.partition import RefusedRecords
+from headrace.coordinators.transactions.state import BUMPING_VERSION
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import ProducerId
 from headrace.servers.kafka.slot import Slot
 from headrace.wire.primitives import Malformed
 from headrace.wire.produce import (
@@ -21,11 +25,17 @@ from headrace.wire.produce import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.broker.appending import Admitted
     from headrace.broker.node import Node
     from headrace.broker.partition import Partition
+    from headrace.model.names import TopicPartition
+    from headrace.replication.transactions import TransactionClaim
     from headrace.servers.kafka.connection import Connection
-    from headrace.servers.kafka.receive_buffer import ReceiveBuffer
+    from headrace.wire.produce import Produced
+
+    Topics = list[tuple[str | bytes, list[Produced]]]
 
 VERSIONS = (3, 13)
 FLEXIBLE_FROM = 9
@@ -34,8 +44,39 @@ ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
 
+IMPLICIT_ADD_FROM = 12  # transaction.version 2: no AddPartitionsToTxn before it
+ABORTABLE_FROM = 11
+
+_COORDINATOR_TROUBLE = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+}
+
 Results = list[tuple[str | bytes, "list[Admitted | ProduceOutcome]"]]
 """By topic, in the order of the request."""
+
+
+class Frame(Protocol):
+    """Where a request's bytes lie."""
+
+    @property
+    def raw(self) -> bytearray: ...
+
+    @property
+    def view(self) -> memoryview: ...
+
+
+class Claim(NamedTuple):
+    partition: Partition
+    claim: TransactionClaim
+
+
+class NeedsGrants(NamedTuple):
+    """Instead of a begun request: the transaction's coordinator must agree first."""
+
+    transactional_id: str
+    claims: list[Claim]
 
 
 class PendingProduce(Slot):
@@ -130,8 +171,8 @@ class PendingOne(PendingProduce):
 
 
 def begin(
-    node: Node, buffer: ReceiveBuffer, position: int, end: int, version: int, correlation_id: int
-) -> PendingProduce:
+    node: Node, buffer: Frame, position: int, end: int, version: int, correlation_id: int
+) -> PendingProduce | NeedsGrants:
     """First stage: check every batch and stage it for this turn's write. `position` is where the client id ends."""
     one = decode_one_batch(buffer.raw, position, end, version)
     if one is None or not ACKS_ALL <= one[0] <= ACKS_LEADER:
@@ -145,12 +186,22 @@ def begin(
 
 
 def _begin_many(
-    node: Node, buffer: ReceiveBuffer, position: int, end: int, version: int, correlation_id: int
-) -> PendingProduce:
+    node: Node,
+    frame: Frame,
+    position: int,
+    end: int,
+    version: int,
+    correlation_id: int,
+    refused: Mapping[TopicPartition, ErrorCode] | None = None,
+) -> PendingProduce | NeedsGrants:
     if version >= FLEXIBLE_FROM:
-        position = _after_tags(buffer.raw, position)
-    _, acks, timeout_ms, topics = decode_produce(buffer.raw, position, end, version)
-    view = buffer.view
+        position = _after_tags(frame.raw, position)
+    transactional_id, acks, timeout_ms, topics = decode_produce(frame.raw, position, end, version)
+    view = frame.view
+    if transactional_id is not None and refused is None:
+        claims = _claims(node, view, topics)
+        if claims:
+            return NeedsGrants(transactional_id, claims)
     partition_of = node.topics.partition if ACKS_ALL <= acks <= ACKS_LEADER else _refuse_acks
     answers: Results = []
     for topic, parts in topics:
@@ -158,11 +209,80 @@ def _begin_many(
         for index, start, size in parts:
             try:
                 batch = view[start : start + size] if size > 0 else view[:0]
-                results.append(partition_of(topic, index).admit(batch, acks, version))
+                partition = partition_of(topic, index)
+                if refused and (code := refused.get(partition.name)):
+                    raise Refusal(code, f"the transaction of {transactional_id!r} does not take {partition.name}")
+                results.append(partition.admit(batch, acks, version))
             except Refusal as refusal:
                 results.append(_refused(index, refusal))
         answers.append((topic, results))
     return PendingProduce(acks, timeout_ms, version, correlation_id, answers)
+
+
+def _claims(node: Node, view: memoryview, topics: Topics) -> list[Claim]:
+    """Which partitions meet a producer's transaction for the first time in this request."""
+    claims = []
+    for topic, parts in topics:
+        for index, start, size in parts:
+            try:
+                partition = node.topics.partition(topic, index)
+            except Refusal:
+                continue  # it is refused when its turn comes
+            claim = partition.wants_grant(view[start : start + size]) if size > 0 else None
+            if claim is not None:
+                claims.append(Claim(partition, claim))
+    return claims
+
+
+class FrameCopy(NamedTuple):
+    """A request's bytes beyond the turn in which they came: it has to wait, and the buffer is needed for others."""
+
+    raw: bytearray
+    view: memoryview
+
+
+async def begin_granted(
+    node: Node, needs: NeedsGrants, frame: FrameCopy, position: int, version: int, correlation_id: int
+) -> PendingProduce:
+    """First stage of a request that begins a transaction in some partition. Ask, then stage what was agreed to.
+
+    Between the coordinator's answer and the write nothing is awaited: no marker can come between them.
+    """
+    refused = await _ask_for_grants(node, needs, version)
+    for partition, claim in needs.claims:
+        if not refused.get(partition.name):
+            partition.grant_transaction(claim)
+    pending = _begin_many(node, frame, position, len(frame.raw), version, correlation_id, refused)
+    assert isinstance(pending, PendingProduce)
+    return pending
+
+
+async def _ask_for_grants(node: Node, needs: NeedsGrants, version: int) -> dict[TopicPartition, ErrorCode]:
+    codes: dict[TopicPartition, ErrorCode] = {}
+    by_producer: dict[tuple[int, int], list[TopicPartition]] = {}
+    for partition, claim in needs.claims:
+        by_producer.setdefault((claim.producer_id, claim.producer_epoch), []).append(partition.name)
+    for (producer_id, producer_epoch), names in by_producer.items():
+        codes |= await node.coordination.add_to_transaction(
+            needs.transactional_id,
+            ProducerId(producer_id),
+            producer_epoch,
+            names,
+            transaction_version=BUMPING_VERSION,
+            verify_only=version < IMPLICIT_ADD_FROM,
+        )
+    return {name: _code_for(code, version) for name, code in codes.items()}
+
+
+def _code_for(code: ErrorCode, version: int) -> ErrorCode:
+    """What a producer of this version understands: older ones take only errors that Produce always had."""
+    if code in _COORDINATOR_TROUBLE or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < IMPLICIT_ADD_FROM):
+        return ErrorCode.NOT_ENOUGH_REPLICAS  # it tries again
+    if code == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    if code == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
 
 
 def _after_tags(raw: bytearray, position: int) -> int:

@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode
 from headrace.servers.kafka.apis import advertised_versions
-from headrace.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from headrace.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from headrace.servers.kafka.apis import Request
 
 SOFTWARE_FROM = 3
+FEATURES = {"group.version": 1, "transaction.version": 2}
+"""What clients may count on beyond the versions of single APIs: KIP-848's groups and KIP-890's transactions."""
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -21,7 +30,12 @@ def handle(message: ApiVersionsRequest, request: Request) -> ApiVersionsResponse
         for text in (message.client_software_name, message.client_software_version):
             if _SOFTWARE.fullmatch(text) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=_ranges(), finalized_features_epoch=0)
+    return ApiVersionsResponse(
+        api_keys=_ranges(),
+        supported_features=[SupportedFeatureKey(name, 1, level) for name, level in FEATURES.items()],
+        finalized_features_epoch=0,
+        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in FEATURES.items()],
+    )
 
 
 def unsupported_version() -> ApiVersionsResponse:

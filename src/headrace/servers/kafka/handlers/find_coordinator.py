@@ -1,25 +1,38 @@
-"""FindCoordinator (key 10): with one node, the answer is this node."""
+"""FindCoordinator (key 10): which node keeps a group or a transactional id. The first who asks creates its topic."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_NODE
 from headrace.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from headrace.servers.kafka.apis import Request
 
 BATCHED_FROM = 4
+TOPIC_OF_KIND = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 
 
-def handle(message: FindCoordinatorRequest, request: Request) -> FindCoordinatorResponse:
-    address = request.server.advertised_to(request.connection)
-    node_id = request.node.node_id
-    if request.version < BATCHED_FROM:
-        return FindCoordinatorResponse(node_id=node_id, host=address.host, port=address.port)
+async def handle(message: FindCoordinatorRequest, request: Request) -> FindCoordinatorResponse:
+    if request.version >= BATCHED_FROM:
+        found = [await _find(key, message.key_type, request) for key in message.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = await _find(message.key, message.key_type, request)
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=node_id, host=address.host, port=address.port)
-            for key in message.coordinator_keys
-        ]
+        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
     )
+
+
+async def _find(key: str, kind: int, request: Request) -> Coordinator:
+    try:
+        topic = TOPIC_OF_KIND.get(kind)
+        if topic is None:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"there are coordinators of kind 0 and 1, none of {kind}")
+        await request.node.coordination.prepare(topic)
+    except Refusal as refusal:
+        return Coordinator(key, NO_NODE, "", -1, refusal.code, refusal.message)
+    address = request.server.advertised_to(request.connection)
+    return Coordinator(key, request.node.node_id, address.host, address.port, ErrorCode.NONE, None)

@@ -1,10 +1,11 @@
-"""InitProducerId (key 22): a number for an idempotent producer. Not yet: transactional ids."""
+"""InitProducerId (key 22): a number for an idempotent producer, or for the next owner of a transactional id."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.errors import Refusal
+from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -12,10 +13,17 @@ if TYPE_CHECKING:
 
 
 async def handle(message: InitProducerIdRequest, request: Request) -> InitProducerIdResponse:
-    """A producer that asks again, whatever it was called before, is a new one: nothing ties it to its past."""
-    if message.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
+    node = request.node
     try:
-        return InitProducerIdResponse(producer_id=await request.node.new_producer_id(), producer_epoch=0)
+        fresh = await node.new_producer_id()
+        if message.transactional_id is None:
+            # A producer that asks again, whatever it was called before, is a new one: nothing ties it to its past.
+            return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
+        caller = caller_of(request)
+        shard = node.coordination.transactions_of(message.transactional_id)
+        response: InitProducerIdResponse = await shard.ask(
+            lambda mind, token, now: mind.init_producer_id(message, caller, token, now, fresh)
+        )
     except Refusal as refusal:
         return InitProducerIdResponse(error_code=refusal.code)
+    return response

@@ -1,0 +1,275 @@
+"""This node's coordinators: a shard for each partition of `__consumer_offsets` and `__transaction_state` it leads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from headrace.broker.coordinator import MindT, Shard
+from headrace.broker.markers import MarkerWriter
+from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.coordinators.groups.settings import GroupSettings
+from headrace.coordinators.groups.topics import KnownTopic
+from headrace.coordinators.records import GROUP_KINDS, TRANSACTION_KINDS
+from headrace.coordinators.transactions.coordinator import AddPartitions, TransactionCoordinator
+from headrace.coordinators.transactions.effects import TransactionEffects
+from headrace.coordinators.transactions.settings import TransactionSettings
+from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
+from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.model.names import TopicPartition
+from headrace.runtime.tasks import TaskScope
+from headrace.wire.partitioning import partition_for_coordinated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from headrace.broker.node import Node
+    from headrace.broker.partition import Partition
+    from headrace.coordinators.effects import Effects
+    from headrace.metadata.image import ClusterImage, Topic
+    from headrace.metadata.settings import NodeSettings
+    from headrace.model.names import ProducerId, TopicId
+
+log = logging.getLogger(__name__)
+
+GroupShard = Shard[GroupCoordinator]
+TransactionShard = Shard[TransactionCoordinator]
+
+SEGMENT_BYTES: Final = 100 << 20  # Kafka's choice: compaction works on closed segments, so they should not be large
+BATCH_BYTES_MAX: Final = 16 << 20  # one decision about the largest of groups must fit
+MARKERS_WAIT_S: Final = 0.003
+MARKERS_WAIT_S_MAX: Final = 0.1
+INTERNAL_CONFIGS: Final = (
+    ("cleanup.policy", "compact"),
+    ("compression.type", "producer"),
+    ("max.message.bytes", str(BATCH_BYTES_MAX)),
+    ("segment.bytes", str(SEGMENT_BYTES)),
+)
+
+
+class Coordination:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._group_shards: dict[int, GroupShard] = {}
+        self._transaction_shards: dict[int, TransactionShard] = {}
+        self._tasks = TaskScope(self._task_failed)
+        self._loads: dict[Partition, asyncio.Task[None]] = {}
+        self._load_turn = asyncio.Lock()
+        self.markers = MarkerWriter(node, self, self._tasks)
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        if not isinstance(error, DiskFailure):  # its words are enough, and the node says them
+            log.error("the task %r failed", name, exc_info=error)
+        self._node.fail(error)
+
+    async def close(self) -> None:
+        for partition in list(self._loads):
+            self.left(partition)
+        await self._tasks.close()
+
+    # ---- who coordinates what
+
+    def groups_of(self, group_id: str) -> GroupShard:
+        """The shard of a group. Raises Refusal if it is not here."""
+        return self._shard(self._group_shards, CONSUMER_OFFSETS, group_id)
+
+    def transactions_of(self, transactional_id: str) -> TransactionShard:
+        return self._shard(self._transaction_shards, TRANSACTION_STATE, transactional_id)
+
+    def group_shards(self) -> list[GroupShard]:
+        return list(self._group_shards.values())
+
+    def transaction_shards(self) -> list[TransactionShard]:
+        return list(self._transaction_shards.values())
+
+    def group_shard_at(self, partition: Partition) -> GroupShard | None:
+        """The shard whose log this partition is."""
+        shard = self._group_shards.get(partition.index)
+        return shard if shard is not None and shard.partition is partition else None
+
+    def offsets_partition(self, group_id: str) -> TopicPartition:
+        return TopicPartition(CONSUMER_OFFSETS, self._place(CONSUMER_OFFSETS, group_id))
+
+    async def prepare(self, topic: str) -> None:
+        """Create an internal topic on its first use, and wait until its coordinators are there. Raises Refusal."""
+        node = self._node
+        if node.image.topic_named(topic) is None:
+            log.info("creating %s", topic)
+            partitions = _partition_count(topic, node.settings)
+            wanted = [NewTopic(topic, partitions, configs=INTERNAL_CONFIGS)]
+            outcomes = await node.submit_each(
+                [topic],
+                lambda image: create_topics(image, wanted, node.configs, node.new_topic_id),
+                needs_room=True,
+            )
+            result = outcomes[0].result
+            if isinstance(result, Refusal) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be created: {result.message}")
+
+    def _place(self, topic_name: str, key: str) -> int:
+        topic = self._node.image.topic_named(topic_name)
+        if topic is None:
+            raise Refusal(ErrorCode.NOT_COORDINATOR, f"there is no {topic_name} yet; ask for the coordinator first")
+        return partition_for_coordinated(key, topic.partition_count)
+
+    def _shard(self, shards: dict[int, Shard[MindT]], topic_name: str, key: str) -> Shard[MindT]:
+        shard = shards.get(self._place(topic_name, key))
+        if shard is None:
+            raise Refusal(ErrorCode.NOT_COORDINATOR, f"this node does not coordinate {key!r}")
+        return shard
+
+    async def add_to_transaction(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        transaction_version: int = 0,
+        verify_only: bool = False,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Make partitions part of an open transaction, or only see whether they are. An outcome for each.
+
+        While the markers of the last transaction are being written it waits a little: the client would come back for
+        the same only after a pause of its own, which is longer.
+        """
+        asked = AddPartitions(
+            transactional_id, producer_id, producer_epoch, tuple(partitions), transaction_version, verify_only
+        )
+        clock = self._node.world.clock
+        deadline_s = clock.monotonic_s() + MARKERS_WAIT_S_MAX
+        while True:
+            try:
+                codes: dict[TopicPartition, ErrorCode] = await self.transactions_of(transactional_id).ask(
+                    lambda mind, token, now: mind.add_partitions(asked, token, now)
+                )
+            except Refusal as refusal:
+                return dict.fromkeys(partitions, refusal.code)
+            if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values() or clock.monotonic_s() >= deadline_s:
+                return codes
+            await asyncio.sleep(MARKERS_WAIT_S)
+
+    # ---- what the node tells
+
+    def led(self, partition: Partition) -> None:
+        """This node leads a partition now. Those of internal topics come with a coordinator."""
+        self.left(partition)
+        if partition.name.topic == CONSUMER_OFFSETS:
+            group_shard = self._new_group_shard(partition)
+            self._group_shards[partition.index] = group_shard
+            self._loads[partition] = self._tasks.start(group_shard.run(), f"coordinate {partition.name}")
+        elif partition.name.topic == TRANSACTION_STATE:
+            shard = self._new_transaction_shard(partition)
+            self._transaction_shards[partition.index] = shard
+            self._loads[partition] = self._tasks.start(shard.run(), f"coordinate {partition.name}")
+
+    def left(self, partition: Partition) -> None:
+        task = self._loads.pop(partition, None)
+        if task is None:
+            return
+        task.cancel()
+        is_group = partition.name.topic == CONSUMER_OFFSETS
+        shard = (self._group_shards if is_group else self._transaction_shards).pop(partition.index)
+        shard.close()
+
+    def topics_changed(self, deleted: Sequence[str]) -> None:
+        """Topics appeared, grew or went."""
+        for shard in self._group_shards.values():
+            if deleted:
+                shard.tell(lambda mind, now: mind.topics_deleted(deleted, now))
+            shard.tell(lambda mind, now: mind.topics_changed(now))
+
+    def settings_changed(self) -> None:
+        for group_shard in self._group_shards.values():
+            group_shard.configure(self._configure_groups)
+        for shard in self._transaction_shards.values():
+            shard.configure(lambda mind: mind.configure(self._transaction_settings()))
+
+    def _configure_groups(self, mind: GroupCoordinator) -> None:
+        mind.settings = self._group_settings()
+
+    def expire(self) -> None:
+        """Forget what nobody has used for long."""
+        for group_shard in self._group_shards.values():
+            group_shard.tell(lambda mind, now: mind.expire(now))
+        for shard in self._transaction_shards.values():
+            shard.tell(lambda mind, now: mind.expire(now))
+
+    # ---- making shards
+
+    def _new_group_shard(self, partition: Partition) -> GroupShard:
+        node = self._node
+        return Shard(
+            partition,
+            node.world,
+            new_mind=lambda: GroupCoordinator(self._group_settings(), ImageTopics(lambda: node.image)),
+            kinds=GROUP_KINDS,
+            load_turn=self._load_turn,
+            on_failure=node.fail,
+        )
+
+    def _new_transaction_shard(self, partition: Partition) -> TransactionShard:
+        node = self._node
+        return Shard(
+            partition,
+            node.world,
+            new_mind=lambda: TransactionCoordinator(self._transaction_settings(), partition.replica.leader_epoch),
+            kinds=TRANSACTION_KINDS,
+            load_turn=self._load_turn,
+            on_effects=self._order_markers,
+            on_failure=node.fail,
+        )
+
+    def _order_markers(self, shard: TransactionShard, effects: Effects) -> None:
+        assert isinstance(effects, TransactionEffects)
+        for order in effects.markers:
+            self.markers.write(shard, order)
+
+    def _group_settings(self) -> GroupSettings:
+        settings = self._node.settings
+        return GroupSettings(
+            initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+            min_session_timeout_ms=settings.group_min_session_timeout_ms,
+            max_session_timeout_ms=settings.group_max_session_timeout_ms,
+            max_size=settings.group_max_size,
+            offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
+            offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+            consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+            consumer_max_size=settings.group_consumer_max_size,
+        )
+
+    def _transaction_settings(self) -> TransactionSettings:
+        settings = self._node.settings
+        return TransactionSettings(
+            max_timeout_ms=settings.transaction_max_timeout_ms,
+            id_expiration_ms=settings.transactional_id_expiration_ms,
+        )
+
+
+class ImageTopics:
+    """Topics as groups know them, from the committed metadata."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+
+    def named(self, name: str) -> KnownTopic | None:
+        return _known(self._image().topic_named(name))
+
+    def with_id(self, topic_id: TopicId) -> KnownTopic | None:
+        return _known(self._image().topic(topic_id))
+
+    def names(self) -> Iterable[str]:
+        return (topic.name for topic in self._image().sorted_topics())
+
+
+def _known(topic: Topic | None) -> KnownTopic | None:
+    return None if topic is None else KnownTopic(topic.topic_id, topic.name, topic.partition_count)
+
+
+def _partition_count(topic: str, settings: NodeSettings) -> int:
+    if topic == CONSUMER_OFFSETS:
+        return settings.offsets_topic_num_partitions
+    return settings.transaction_state_log_num_partitions

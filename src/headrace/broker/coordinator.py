@@ -1,0 +1,304 @@
+"""One partition of a coordinators' log on this node: the mind that was built from it, and those who wait for answers.
+
+Whatever a mind decides is appended to the partition, then applied, and answered once it is committed. If it cannot be
+appended, the mind may already count on it: so it is thrown away and loaded anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from headrace.broker.appending import Admitted
+from headrace.coordinators.effects import Now
+from headrace.coordinators.records import UnreadableRecord, decode, encode
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_PRODUCER, NO_TIMESTAMP, Offset, ProducerId
+from headrace.runtime.tasks import Breather
+from headrace.wire.batches import CorruptBatch, read_header
+from headrace.wire.control import is_commit_marker
+from headrace.wire.records import decode_records, encode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.broker.partition import Partition
+    from headrace.coordinators.effects import Effects, Reply, Token
+    from headrace.coordinators.records import Kinds, LogRecord
+    from headrace.runtime.world import World
+
+log = logging.getLogger(__name__)
+
+READ_BYTES: Final = 1 << 20
+INFLATE_MAX: Final = 64 << 20  # our own batches are not compressed; those of another writer may be
+COMMIT_S_MAX: Final = 30.0  # until then in-sync replicas are back, or were taken out of the set
+PRODUCERS_FAULT: Final = {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
+"""A transaction that is over cannot take offsets any more; the log and its mind are well."""
+TRY_AGAIN_S: Final = 2.0  # between loads of a log that could not be loaded
+
+
+class Mind(Protocol):
+    def apply(self, record: LogRecord, producer_id: ProducerId = NO_PRODUCER) -> None: ...
+
+    def apply_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None: ...
+
+    def loaded(self, now: Now) -> Effects: ...
+
+    def tick(self, now: Now) -> Effects: ...
+
+    def expire(self, now: Now) -> Effects: ...
+
+    def next_deadline_ms(self) -> int | None: ...
+
+
+MindT = TypeVar("MindT", bound=Mind)
+
+
+class Shard(Generic[MindT]):
+    """`load` it once this node leads the partition; `close` it when it does not any more."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        world: World,
+        *,
+        new_mind: Callable[[], MindT],
+        kinds: Kinds,
+        load_turn: asyncio.Lock,
+        on_effects: Callable[[Shard[MindT], Effects], None] | None = None,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.partition = partition
+        self._world = world
+        self._new_mind = new_mind
+        self._kinds = kinds
+        self._load_turn = load_turn
+        self._on_effects = on_effects
+        self._on_failure = on_failure
+        self._mind: MindT | None = None
+        self._is_closed = False
+        self._asking: dict[asyncio.Future[Any], None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._needs_load = asyncio.Event()
+
+    # ---- life
+
+    async def run(self) -> None:
+        """Load, and load again whenever a write failed, until cancelled."""
+        while True:
+            try:
+                # One after the other: fifty loads at once would each take their slice of every turn of the loop.
+                async with self._load_turn:
+                    await self._load()
+            except (UnreadableRecord, CorruptBatch) as problem:
+                log.error("%s cannot be loaded: %s", self.partition.name, problem)  # noqa: TRY400 - it says it all
+                return
+            await self._needs_load.wait()
+            self._needs_load.clear()
+            await asyncio.sleep(TRY_AGAIN_S)
+
+    def close(self) -> None:
+        """This node no longer coordinates here. Everybody who waits looks for the one that does."""
+        self._is_closed = True
+        self._drop(Refusal(ErrorCode.NOT_COORDINATOR, f"{self.partition.name} is led by another node"))
+
+    async def _load(self) -> None:
+        """Apply the log from its first record to its last, in slices that leave the loop to others."""
+        mind = self._new_mind()
+        breather = Breather(self._world.clock)
+        partition_log = self.partition.log
+        offset = partition_log.start_offset
+        while offset < partition_log.next_offset:
+            piece = partition_log.read(offset, READ_BYTES, partition_log.next_offset, at_least_one=True)
+            assert piece is not None, f"{self.partition.name} ends at {offset}, not at {partition_log.next_offset}"
+            try:
+                raw = memoryview(await self._world.threads.run(piece.read))
+            finally:
+                piece.release()
+            position = 0
+            while position < len(raw):
+                header = read_header(raw, position)
+                for record in decode_records(raw[position : position + header.size], inflate_max=INFLATE_MAX):
+                    producer_id = ProducerId(header.producer_id)
+                    if header.is_control:
+                        mind.apply_marker(producer_id, is_commit=is_commit_marker(record))
+                    elif record.key is not None:
+                        owner = producer_id if header.is_transactional else NO_PRODUCER
+                        mind.apply(decode(self._kinds, record.key, record.value), owner)
+                    await breather.breathe()
+                position += header.size
+                offset = header.next_offset
+        self._mind = mind
+        self._perform(mind, mind.loaded(self._now()))
+
+    # ---- asking
+
+    async def ask(self, decide: Callable[[MindT, Token, Now], Effects]) -> Any:
+        """Let the mind decide; its answer, once that is committed. Raises Refusal if nobody can decide here now."""
+        mind = self.mind()
+        token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asking[token] = None
+        try:
+            self._perform(mind, self._decide(lambda: decide(mind, token, self._now())))
+            return await token
+        finally:
+            self._asking.pop(token, None)
+
+    def _decide(self, decide: Callable[[], Effects]) -> Effects:
+        """A refusal changes nothing. Any other error may leave half a decision behind: such a mind is not kept."""
+        try:
+            return decide()
+        except Refusal:
+            raise
+        except Exception:
+            self._start_anew(Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator met a bug; try again"))
+            raise
+
+    async def look(self, read: Callable[[MindT], Any]) -> Any:
+        """What `read` finds, once everything that it may have seen is committed."""
+        mind = self.mind()
+        token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        found = read(mind)
+        self._when_settled(lambda refusal: _answer(token, found, refusal))
+        return await token
+
+    def tell(self, decide: Callable[[MindT, Now], Effects]) -> None:
+        """For what nobody waits for. A mind that is not loaded yet finds it in the log or the image."""
+        mind = self._mind
+        if mind is not None:
+            self._try_to_perform(mind, lambda: decide(mind, self._now()))
+
+    def configure(self, change: Callable[[MindT], None]) -> None:
+        """Settings have changed. A mind that is not loaded begins with the new ones."""
+        if self._mind is not None:
+            change(self._mind)
+
+    def write_marker(
+        self, producer_id: ProducerId, epoch: int, *, is_commit: bool, coordinator_epoch: int, transaction_version: int
+    ) -> Admitted:
+        """End a transaction in this partition. While it is loading, the mind finds the marker in the log."""
+        admitted = self.partition.write_marker(
+            producer_id,
+            epoch,
+            is_commit=is_commit,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+        )
+        if self._mind is not None:
+            self._mind.apply_marker(producer_id, is_commit=is_commit)
+        return admitted
+
+    def mind(self) -> MindT:
+        if self._is_closed:
+            raise Refusal(ErrorCode.NOT_COORDINATOR, f"{self.partition.name} is led by another node")
+        if self._mind is None:
+            raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.partition.name} is being loaded; try again")
+        return self._mind
+
+    # ---- doing
+
+    def _perform(self, mind: MindT, effects: Effects) -> None:
+        is_transactional = effects.producer[0] != NO_PRODUCER
+        if effects.records:
+            try:
+                self.partition.append(self._batch(effects), needs_grant=is_transactional)
+            except Refusal as refusal:
+                if is_transactional and refusal.code in PRODUCERS_FAULT:  # and the mind counts on nothing
+                    self._reply(effects.replies, refusal)
+                else:
+                    log.warning("%s cannot be written: %s", self.partition.name, refusal.message)
+                    self._start_anew(refusal)
+                return
+            for record in effects.records:
+                mind.apply(record, effects.producer[0])
+        if effects.replies or self._on_effects is not None:
+            self._when_settled(lambda refusal: self._settled(effects, refusal))
+        self._set_timer(mind)
+
+    def _try_to_perform(self, mind: MindT, decide: Callable[[], Effects]) -> None:
+        try:
+            self._perform(mind, self._decide(decide))
+        except Exception as failure:  # noqa: BLE001 - nobody else would hear of it
+            self._on_failure(failure)
+
+    def _batch(self, effects: Effects) -> bytearray:
+        now_ms = self._world.clock.wall_ms()
+        producer_id, producer_epoch = effects.producer
+        return encode_batch(
+            [(now_ms, *encode(record), ()) for record in effects.records],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=producer_id != NO_PRODUCER,
+        )
+
+    def _when_settled(self, then: Callable[[Refusal | None], None]) -> None:
+        """Call `then` once all that is in the partition now is committed: at once if it is."""
+        partition = self.partition
+        written = Offset(partition.log.next_offset)
+        if partition.high_watermark >= written:
+            then(None)
+            return
+        wish = Admitted(partition, None, written, written, NO_TIMESTAMP)
+        deadline_s = self._world.clock.monotonic_s() + COMMIT_S_MAX
+        partition.when_committed(wish, lambda: then(wish.refusal), deadline_s)
+
+    def _settled(self, effects: Effects, refusal: Refusal | None) -> None:
+        self._reply(effects.replies, None if refusal is None else self._unavailable(refusal))
+        if refusal is None and self._on_effects is not None and not self._is_closed:
+            self._on_effects(self, effects)
+
+    def _reply(self, replies: Sequence[Reply], refusal: Refusal | None) -> None:
+        for token, response in replies:
+            assert isinstance(token, asyncio.Future)
+            _answer(token, response, refusal)
+
+    def _unavailable(self, refusal: Refusal) -> Refusal:
+        """What clients understand and act upon: whatever it is, they come back."""
+        if refusal.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return Refusal(ErrorCode.NOT_COORDINATOR, refusal.message)
+        return Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal.message)
+
+    def _start_anew(self, refusal: Refusal) -> None:
+        self._drop(self._unavailable(refusal))
+        if not self._is_closed:
+            self._needs_load.set()
+
+    def _drop(self, refusal: Refusal) -> None:
+        self._mind = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for token in list(self._asking):
+            _answer(token, None, refusal)
+
+    # ---- time
+
+    def _now(self) -> Now:
+        clock = self._world.clock
+        return Now(int(clock.monotonic_s() * 1000), clock.wall_ms())
+
+    def _set_timer(self, mind: MindT) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ms = mind.next_deadline_ms()
+        if due_ms is not None and self._mind is mind:
+            # A millisecond more: the clock is read in whole ones, and a timer that fires early would fire twice.
+            delay_s = max(0, due_ms - self._now().steady_ms + 1) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        mind = self._mind
+        if mind is not None:
+            self._try_to_perform(mind, lambda: mind.tick(self._now()))
+
+
+def _answer(token: asyncio.Future[Any], response: Any, refusal: Refusal | None) -> None:
+    if token.done():
+        return  # whoever asked has gone
+    if refusal is None:
+        token.set_result(response)
+    else:
+        token.set_exception(refusal)

@@ -1,0 +1,98 @@
+"""Writes the markers that end transactions, and goes on until every partition has its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from headrace.model.errors import ErrorCode, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.broker.appending import Admitted
+    from headrace.broker.coordination import Coordination, TransactionShard
+    from headrace.broker.node import Node
+    from headrace.broker.partition import Partition
+    from headrace.coordinators.transactions.effects import MarkerOrder
+    from headrace.model.names import TopicPartition
+    from headrace.runtime.tasks import TaskScope
+
+log = logging.getLogger(__name__)
+
+TRY_AGAIN_S: Final = 0.1
+TRY_AGAIN_S_MAX: Final = 5.0
+COMMIT_S_MAX: Final = 30.0
+
+_GONE: Final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+_OVERTAKEN: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+
+
+class MarkerWriter:
+    def __init__(self, node: Node, coordination: Coordination, tasks: TaskScope) -> None:
+        self._node = node
+        self._coordination = coordination
+        self._tasks = tasks
+        self._under_way: set[MarkerOrder] = set()
+
+    def write(self, shard: TransactionShard, order: MarkerOrder) -> None:
+        """Write an order's markers in the background, then tell the coordinator. None is begun twice."""
+        if order not in self._under_way:
+            self._under_way.add(order)
+            self._tasks.start(self._fulfil(shard, order), f"end the transaction of {order.transactional_id}")
+
+    async def _fulfil(self, shard: TransactionShard, order: MarkerOrder) -> None:
+        waiting: Sequence[TopicPartition] = order.partitions
+        backoff_s = TRY_AGAIN_S
+        try:
+            while waiting := await self._write_round(waiting, order):
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, TRY_AGAIN_S_MAX)
+            shard.tell(
+                lambda mind, now: mind.markers_written(
+                    order.transactional_id, order.producer_id, order.producer_epoch, now
+                )
+            )
+        finally:
+            self._under_way.discard(order)
+
+    async def _write_round(self, names: Sequence[TopicPartition], order: MarkerOrder) -> list[TopicPartition]:
+        """Append to all, then wait for all: one flush serves them. Returns those that have to be tried again."""
+        waiting, written = [], []
+        for name in names:
+            try:
+                written.append((name, self._append(name, order)))
+            except Refusal as refusal:
+                if not self._is_pointless(name, refusal):
+                    log.warning("the marker of %s for %s waits: %s", order.transactional_id, name, refusal.message)
+                    waiting.append(name)
+        for name, (partition, admitted) in written:
+            try:
+                await partition.committed(admitted, COMMIT_S_MAX)
+            except Refusal as refusal:
+                if not self._is_pointless(name, refusal):
+                    waiting.append(name)
+        return waiting
+
+    def _is_pointless(self, name: TopicPartition, refusal: Refusal) -> bool:
+        """The topic was deleted, and its part of the transaction with it; or a newer epoch has been here."""
+        is_gone = refusal.code in _GONE and self._node.image.topic_named(name.topic) is None
+        return is_gone or refusal.code in _OVERTAKEN
+
+    async def write_one(self, name: TopicPartition, marker: MarkerOrder) -> None:
+        """Write one marker and wait until it is committed. Raises Refusal."""
+        partition, admitted = self._append(name, marker)
+        await partition.committed(admitted, COMMIT_S_MAX)
+
+    def _append(self, name: TopicPartition, marker: MarkerOrder) -> tuple[Partition, Admitted]:
+        partition = self._node.topics.partition(*name)
+        shard = self._coordination.group_shard_at(partition)
+        admitted = (shard or partition).write_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            is_commit=marker.is_commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+        )
+        return partition, admitted

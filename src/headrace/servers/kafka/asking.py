@@ -1,0 +1,32 @@
+"""What handlers of groups and transactions share: who asks, and which topics are meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.coordinators.effects import Caller
+from headrace.model.errors import ErrorCode
+from headrace.model.names import NO_TOPIC_ID, topic_id_text
+from headrace.model.names import TopicId as TopicIdOf
+
+if TYPE_CHECKING:
+    from headrace.metadata.image import Topic
+    from headrace.model.names import TopicId
+    from headrace.servers.kafka.apis import Request
+
+
+def caller_of(request: Request) -> Caller:
+    return Caller(request.client_id, f"/{request.connection.link.peer.host}", request.version)
+
+
+def joining_caller_of(request: Request) -> Caller:
+    """For requests that may need a new member id: the client's name in front, so that people recognise it."""
+    token = TopicIdOf(request.node.world.entropy.token(16))
+    return caller_of(request)._replace(fresh_member_id=f"{request.client_id}-{topic_id_text(token)}")
+
+
+def find_topic(request: Request, name: str, topic_id: TopicId) -> tuple[Topic | None, ErrorCode]:
+    """The topic of this name or, if there is one, of this id; and the error to answer with if there is none."""
+    if topic_id != NO_TOPIC_ID:
+        return request.node.image.topic(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    return request.node.image.topic_named(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

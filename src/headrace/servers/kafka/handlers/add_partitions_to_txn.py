@@ -1,0 +1,87 @@
+"""AddPartitionsToTxn (key 24): partitions that a transaction is about to write to.
+
+Up to version 3 producers send it; from version 4 on nodes do, for several transactions, also only to verify.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.coordinators.transactions.answers import ADD_KNOWS_FENCED, known_error
+from headrace.model.errors import ErrorCode
+from headrace.model.names import ProducerId, TopicPartition
+from headrace.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+BATCHED_FROM = 4
+
+
+async def handle(message: AddPartitionsToTxnRequest, request: Request) -> AddPartitionsToTxnResponse:
+    if request.version >= BATCHED_FROM:
+        results = [
+            AddPartitionsToTxnResult(transaction.transactional_id, await _add(transaction, request))
+            for transaction in message.transactions
+        ]
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    only = AddPartitionsToTxnTransaction(
+        message.v3_and_below_transactional_id,
+        message.v3_and_below_producer_id,
+        message.v3_and_below_producer_epoch,
+        verify_only=False,
+        topics=message.v3_and_below_topics,
+    )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _add(only, request))
+
+
+async def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> list[AddPartitionsToTxnTopicResult]:
+    wanted = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    codes = _unknown(wanted, request)
+    if not codes:
+        codes = await request.node.coordination.add_to_transaction(
+            transaction.transactional_id,
+            ProducerId(transaction.producer_id),
+            transaction.producer_epoch,
+            wanted,
+            verify_only=transaction.verify_only,
+        )
+    return [_result(topic, codes, request.version) for topic in transaction.topics]
+
+
+def _unknown(wanted: list[TopicPartition], request: Request) -> dict[TopicPartition, ErrorCode]:
+    """If one of them does not exist, none is added, and the others are told so: as Kafka does."""
+    image = request.node.image
+    missing = set()
+    for name in wanted:
+        topic = image.topic_named(name.topic)
+        if topic is None or not 0 <= name.partition < topic.partition_count:
+            missing.add(name)
+    if not missing:
+        return {}
+    return {
+        name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
+        for name in wanted
+    }
+
+
+def _result(
+    topic: AddPartitionsToTxnTopic, codes: dict[TopicPartition, ErrorCode], version: int
+) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        topic.name,
+        [
+            AddPartitionsToTxnPartitionResult(
+                index, known_error(codes[TopicPartition(topic.name, index)], version, ADD_KNOWS_FENCED)
+            )
+            for index in topic.partitions
+        ],
+    )

@@ -1,0 +1,27 @@
+"""ConsumerGroupHeartbeat (key 68): join, stay in and leave a group of the newer protocol (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import Refusal
+from headrace.servers.kafka.asking import joining_caller_of
+from headrace.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: ConsumerGroupHeartbeatRequest, request: Request) -> ConsumerGroupHeartbeatResponse:
+    caller = joining_caller_of(request)
+    try:
+        shard = request.node.coordination.groups_of(message.group_id)
+        response: ConsumerGroupHeartbeatResponse = await shard.ask(
+            lambda mind, token, now: mind.consumer_heartbeat(message, caller, token, now)
+        )
+    except Refusal as refusal:
+        return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
+    return response

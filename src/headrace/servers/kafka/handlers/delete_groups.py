@@ -1,0 +1,26 @@
+"""DeleteGroups (key 42): forget groups that have no members, with their offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import Refusal
+from headrace.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: DeleteGroupsRequest, request: Request) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[await _delete(group_id, request) for group_id in message.groups_names])
+
+
+async def _delete(group_id: str, request: Request) -> DeletableGroupResult:
+    try:
+        shard = request.node.coordination.groups_of(group_id)
+        results: list[DeletableGroupResult] = await shard.ask(
+            lambda mind, token, now: mind.delete_groups([group_id], token, now)
+        )
+    except Refusal as refusal:
+        return DeletableGroupResult(group_id, refusal.code)
+    return results[0]

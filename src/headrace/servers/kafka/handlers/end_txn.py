@@ -1,0 +1,25 @@
+"""EndTxn (key 26): commit or abort. Answered once the decision is safe; the markers follow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import Refusal
+from headrace.servers.kafka.asking import caller_of
+from headrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: EndTxnRequest, request: Request) -> EndTxnResponse:
+    caller = caller_of(request)
+    try:
+        shard = request.node.coordination.transactions_of(message.transactional_id)
+        fresh = await request.node.new_producer_id()  # for the rare producer that has used up its epochs
+        response: EndTxnResponse = await shard.ask(
+            lambda mind, token, now: mind.end(message, caller, token, now, fresh)
+        )
+    except Refusal as refusal:
+        return EndTxnResponse(error_code=refusal.code)
+    return response

@@ -1,0 +1,24 @@
+"""Heartbeat (key 12): a member of a classic group is still here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import Refusal
+from headrace.servers.kafka.asking import caller_of
+from headrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: HeartbeatRequest, request: Request) -> HeartbeatResponse:
+    caller = caller_of(request)
+    try:
+        shard = request.node.coordination.groups_of(message.group_id)
+        response: HeartbeatResponse = await shard.ask(
+            lambda mind, token, now: mind.heartbeat(message, caller, token, now)
+        )
+    except Refusal as refusal:
+        return HeartbeatResponse(error_code=refusal.code)
+    return response

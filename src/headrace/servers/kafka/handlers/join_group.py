@@ -1,0 +1,22 @@
+"""JoinGroup (key 11): enter a classic group. The answer comes once the others are here, or the time is up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import Refusal
+from headrace.servers.kafka.asking import joining_caller_of
+from headrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: JoinGroupRequest, request: Request) -> JoinGroupResponse:
+    caller = joining_caller_of(request)
+    try:
+        shard = request.node.coordination.groups_of(message.group_id)
+        response: JoinGroupResponse = await shard.ask(lambda mind, token, now: mind.join(message, caller, token, now))
+    except Refusal as refusal:
+        return JoinGroupResponse(error_code=refusal.code, protocol_name="", member_id=message.member_id)
+    return response

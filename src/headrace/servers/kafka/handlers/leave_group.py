@@ -1,0 +1,22 @@
+"""LeaveGroup (key 13): members leave a classic group without waiting for their sessions to end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import Refusal
+from headrace.servers.kafka.asking import caller_of
+from headrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: LeaveGroupRequest, request: Request) -> LeaveGroupResponse:
+    caller = caller_of(request)
+    try:
+        shard = request.node.coordination.groups_of(message.group_id)
+        response: LeaveGroupResponse = await shard.ask(lambda mind, token, now: mind.leave(message, caller, token, now))
+    except Refusal as refusal:
+        return LeaveGroupResponse(error_code=refusal.code)
+    return response

@@ -1,0 +1,22 @@
+"""ListGroups (key 16): the groups that this node coordinates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import Refusal
+from headrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: ListGroupsRequest, request: Request) -> ListGroupsResponse:
+    states, types = set(message.states_filter), set(message.types_filter)
+    groups: list[ListedGroup] = []
+    for shard in request.node.coordination.group_shards():
+        try:
+            groups += await shard.look(lambda mind: mind.list_groups(states, types))
+        except Refusal as refusal:
+            return ListGroupsResponse(error_code=refusal.code)
+    return ListGroupsResponse(groups=sorted(groups, key=lambda group: group.group_id))

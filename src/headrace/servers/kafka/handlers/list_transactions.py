@@ -1,0 +1,26 @@
+"""ListTransactions (key 66): the transactional ids that this node coordinates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import Refusal
+from headrace.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: ListTransactionsRequest, request: Request) -> ListTransactionsResponse:
+    now_ms = request.node.world.clock.wall_ms()
+    answer = ListTransactionsResponse()
+    for shard in request.node.coordination.transaction_shards():
+        try:
+            found: ListTransactionsResponse = await shard.look(lambda mind: mind.list(message, now_ms))
+        except Refusal as refusal:
+            return ListTransactionsResponse(error_code=refusal.code)
+        if found.error_code:
+            return found
+        answer.unknown_state_filters = found.unknown_state_filters
+        answer.transaction_states += found.transaction_states
+    return answer

@@ -1,0 +1,22 @@
+"""SyncGroup (key 14): what the leader assigned, once it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import Refusal
+from headrace.servers.kafka.asking import caller_of
+from headrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: SyncGroupRequest, request: Request) -> SyncGroupResponse:
+    caller = caller_of(request)
+    try:
+        shard = request.node.coordination.groups_of(message.group_id)
+        response: SyncGroupResponse = await shard.ask(lambda mind, token, now: mind.sync(message, caller, token, now))
+    except Refusal as refusal:
+        return SyncGroupResponse(error_code=refusal.code)
+    return response

@@ -1,0 +1,89 @@
+"""TxnOffsetCommit (key 28): offsets that count if the transaction commits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.coordinators.transactions.state import BUMPING_VERSION
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import ProducerId
+from headrace.servers.kafka.asking import caller_of
+from headrace.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+IMPLICIT_ADD_FROM = 5
+ABORTABLE_FROM = 4
+
+Codes = dict[tuple[str, int], int]
+
+
+async def handle(message: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitResponse:
+    known = []
+    for topic in message.topics:
+        found = request.node.image.topic_named(topic.name)
+        inside = [part for part in topic.partitions if found and 0 <= part.partition_index < found.partition_count]
+        if inside:
+            known.append(replace(topic, partitions=inside))
+    codes = await _commit(replace(message, topics=known), request) if known else {}
+    return TxnOffsetCommitResponse(topics=[_answer(topic, codes) for topic in message.topics])
+
+
+async def _commit(message: TxnOffsetCommitRequest, request: Request) -> Codes:
+    coordination = request.node.coordination
+    caller = caller_of(request)
+    try:
+        name = coordination.offsets_partition(message.group_id)
+        shard = coordination.groups_of(message.group_id)
+        claim = shard.partition.claim_transaction(ProducerId(message.producer_id), message.producer_epoch)
+        codes = await coordination.add_to_transaction(
+            message.transactional_id,
+            ProducerId(message.producer_id),
+            message.producer_epoch,
+            [name],
+            transaction_version=BUMPING_VERSION,
+            verify_only=request.version < IMPLICIT_ADD_FROM,
+        )
+        if codes[name]:
+            code = _code_for(codes[name], request.version)
+            raise Refusal(code, f"the transaction of {message.transactional_id!r} cannot take offsets")
+        if claim is not None:
+            shard.partition.grant_transaction(claim)
+        answer: TxnOffsetCommitResponse = await shard.ask(
+            lambda mind, token, now: mind.commit_offsets_in_transaction(message, caller, token, now)
+        )
+    except Refusal as refusal:
+        return {
+            (topic.name, part.partition_index): refusal.code for topic in message.topics for part in topic.partitions
+        }
+    return {(topic.name, part.partition_index): part.error_code for topic in answer.topics for part in topic.partitions}
+
+
+def _code_for(code: ErrorCode, version: int) -> ErrorCode:
+    """What a producer of this version understands. A fenced one hears here, as from Produce, that its epoch is over."""
+    if code == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
+def _answer(topic: TxnOffsetCommitRequestTopic, codes: Codes) -> TxnOffsetCommitResponseTopic:
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return TxnOffsetCommitResponseTopic(
+        topic.name,
+        [
+            TxnOffsetCommitResponsePartition(
+                part.partition_index, codes.get((topic.name, part.partition_index), missing)
+            )
+            for part in topic.partitions
+        ],
+    )

@@ -1,0 +1,54 @@
+"""WriteTxnMarkers (key 27): end transactions in partitions, as their coordinator or an operator orders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.coordinators.transactions.effects import MarkerOrder
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import ProducerId, TopicPartition
+from headrace.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: WriteTxnMarkersRequest, request: Request) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(markers=[await _write(marker, request) for marker in message.markers])
+
+
+async def _write(marker: WritableTxnMarker, request: Request) -> WritableTxnMarkerResult:
+    topics = []
+    for topic in marker.topics:
+        results = [
+            WritableTxnMarkerPartitionResult(
+                index, await _write_one(marker, TopicPartition(topic.name, index), request)
+            )
+            for index in topic.partition_indexes
+        ]
+        topics.append(WritableTxnMarkerTopicResult(topic.name, results))
+    return WritableTxnMarkerResult(marker.producer_id, topics)
+
+
+async def _write_one(marker: WritableTxnMarker, name: TopicPartition, request: Request) -> ErrorCode:
+    order = MarkerOrder(
+        transactional_id="",
+        producer_id=ProducerId(marker.producer_id),
+        producer_epoch=marker.producer_epoch,
+        is_commit=marker.transaction_result,
+        partitions=(name,),
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+    )
+    try:
+        await request.node.coordination.markers.write_one(name, order)
+    except Refusal as refusal:
+        return refusal.code
+    return ErrorCode.NONE
