@@ -23,6 +23,7 @@ class Identity(NamedTuple):
 
     producer_id: ProducerId
     epoch: int
+    is_transactional: bool = False
 
 
 class Delivered(NamedTuple):
@@ -97,7 +98,10 @@ class PendingBatch:
             else:
                 self.base_sequence = base_sequence
                 self.encoded = self.builder.close(
-                    producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=base_sequence
+                    producer_id=identity.producer_id,
+                    producer_epoch=identity.epoch,
+                    base_sequence=base_sequence,
+                    is_transactional=identity.is_transactional,
                 )
         return self.encoded
 

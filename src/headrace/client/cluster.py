@@ -18,7 +18,7 @@ from headrace.model.names import NO_NODE, NO_TOPIC_ID
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from headrace.client.connection import Answer
     from headrace.client.view import Node, Partition
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAIN_LANE = "main"
-FETCH_LANE = "fetch"  # a long poll holds up whatever is asked behind it, so it has a connection of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,7 @@ class Cluster:
         self._topics: dict[str, float] = {}  # those that callers asked for, and when each was last seen
         self._refreshing: asyncio.Task[ClusterView] | None = None
         self._topics_asked = 0  # how many of them the request under way asks for
+        self._lane_count = 0
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -127,6 +127,15 @@ class Cluster:
             if not refusal.code.is_retriable:
                 raise refusal
             await patience.wait_or_raise(refusal)
+
+    async def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """Those of these topics that there are."""
+        if any(self.known_topic(name) is None for name in names):
+            for name in names:
+                self._topics.setdefault(name, 0.0)
+            await self.persist(self.refresh)
+        found = self.view.topics
+        return {name: found[name] for name in names if name in found}
 
     def leader_of(self, name: TopicPartition) -> Partition | None:
         """Where a partition is led, if that is known and anybody does."""
@@ -215,6 +224,17 @@ class Cluster:
             if node.address in self._bootstrap:
                 raise
             raise ConnectionLost(_advertised_wrongly(node, trouble)) from trouble
+
+    def new_lane(self, purpose: str) -> str:
+        """A name for connections that nobody else uses. Whoever waits long holds up what is asked behind it."""
+        self._lane_count += 1
+        return f"{purpose} {self._lane_count}"
+
+    def close_lane(self, lane: str) -> None:
+        for key in [key for key in self._opening if key[1] == lane]:
+            self._opening[key].cancel()
+        for key in [key for key in self._connections if key[1] == lane]:
+            self._connections.pop(key).close()
 
     def _addresses(self) -> list[Address]:
         """Nodes that we know first: bootstrap addresses may be long out of date. Each address once."""

@@ -32,6 +32,8 @@ class Connection:
         self.address = address
         self.versions: dict[int, tuple[int, int]] = {}
         """What the node offers: API key to lowest and highest version."""
+        self.features: dict[str, int] = {}
+        """What the cluster has agreed on: name to level. `transaction.version` is one."""
         self.is_lost = False
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
@@ -100,8 +102,9 @@ class Connection:
         self._unsent.append(sent)
         await sent
 
-    def version_for(self, message: type[Message]) -> int:
-        ours_min, ours_max = message.VERSIONS
+    def version_for(self, message: type[Message], within: tuple[int, int] | None = None) -> int:
+        """The highest version that both sides know, and that lies `within` these two (inclusive) if they are given."""
+        ours_min, ours_max = message.VERSIONS if within is None else within
         theirs_min, theirs_max = self.versions.get(message.API_KEY, (0, -1))
         version = min(ours_max, theirs_max)
         if version < max(ours_min, theirs_min):
@@ -193,6 +196,7 @@ class Connection:
         answer = self._decode(frame, ApiVersionsResponse, version)
         refuse_unless_ok(answer.error_code, f"ApiVersions of {self.address}")
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
 
     async def _ask_versions(self, version: int) -> memoryview:
         return await self._expect(self._send(ApiVersionsRequest(SOFTWARE_NAME, __version__), version))

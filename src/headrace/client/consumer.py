@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.client.errors import ClientError, error_code
 from headrace.client.fetch_session import Wanted
 from headrace.client.fetcher import Fetcher, Wish
-from headrace.client.offsets import Edge, find_bounds, find_offsets
+from headrace.client.offsets import Edge, IsolationLevel, find_bounds, find_offsets
 from headrace.client.partition_buffer import PartitionBuffer
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_NODE
@@ -59,6 +59,7 @@ class ConsumerSettings:
     buffer_bytes: int = BUFFER_BYTES
     fetch_wait_ms: int = FETCH_WAIT_MS
     fetch_min_bytes: int = 1
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 class AssignedConsumer:
@@ -77,6 +78,7 @@ class AssignedConsumer:
         self._turn = 0
         self._fetchers: dict[int, Fetcher] = {}
         self._scope = TaskScope(self._broke)
+        self._lane = cluster.new_lane("fetch")
         self._arrived = asyncio.Event()
         self._trouble: Exception | None = None
 
@@ -88,16 +90,26 @@ class AssignedConsumer:
 
     async def close(self) -> None:
         await self._scope.close()
+        self._cluster.close_lane(self._lane)
 
     async def assign(
         self, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int] | None = None
     ) -> None:
         """Read these partitions, each from its start, and up to its end (exclusive) if it has one."""
         offsets = await self._start_offsets(starts)
-        ends = ends or {}
-        self._buffers = {name: PartitionBuffer(name, offsets[name], ends.get(name)) for name in starts}
+        self.withdraw(list(self._buffers))
+        self._begin(offsets, ends or {})
+
+    async def extend(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """Read these partitions too."""
+        self._begin(await self._start_offsets(starts), {})
+
+    def withdraw(self, names: Collection[TopicPartition]) -> None:
+        """Read these no more. What was read ahead of them is thrown away at once."""
+        for name in names:
+            for known in (self._buffers, self._straying, self._returning, self.high_watermarks):
+                known.pop(name, None)
         self._order = list(self._buffers)
-        self.leaders_moved()
 
     async def poll(
         self, max_records: int = POLL_RECORDS, wait_s: float = 1.0, only: Collection[TopicPartition] | None = None
@@ -108,20 +120,35 @@ class AssignedConsumer:
         """
         deadline_s = self._cluster.clock.monotonic_s() + wait_s
         while True:
-            self._arrived.clear()
-            taken = self._take(max_records, only)
-            if taken or self.is_finished:
+            taken = self.poll_nowait(max_records, only)
+            if taken or self.is_finished or not await self.wait_arrival(deadline_s):
                 return taken
-            if self._trouble is not None:
-                raise self._trouble
-            left_s = deadline_s - self._cluster.clock.monotonic_s()
-            if left_s <= 0:
-                return {}
-            try:
-                async with asyncio.timeout(left_s):
-                    await self._arrived.wait()
-            except TimeoutError:
-                return {}
+
+    def poll_nowait(
+        self, max_records: int = POLL_RECORDS, only: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, list[Record]]:
+        """What is there already."""
+        self._arrived.clear()
+        taken = self._take(max_records, only)
+        if not taken and self._trouble is not None and not self.is_finished:
+            raise self._trouble
+        return taken
+
+    async def wait_arrival(self, deadline_s: float) -> bool:
+        """Until something has come since the last poll, or somebody called `wake`. False if nothing does in time."""
+        left_s = deadline_s - self._cluster.clock.monotonic_s()
+        if left_s <= 0:
+            return False
+        try:
+            async with asyncio.timeout(left_s):
+                await self._arrived.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def wake(self) -> None:
+        """Let whoever waits for an arrival look around."""
+        self._arrived.set()
 
     @property
     def is_finished(self) -> bool:
@@ -160,6 +187,12 @@ class AssignedConsumer:
 
     # Places.
 
+    def _begin(self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+        for name, offset in offsets.items():
+            self._buffers[name] = PartitionBuffer(name, offset, ends.get(name))
+        self._order = list(self._buffers)
+        self.leaders_moved()
+
     async def _start_offsets(self, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, int]:
         offsets = {name: int(start) for name, start in starts.items() if isinstance(start, int)}
         wanted = {
@@ -167,9 +200,10 @@ class AssignedConsumer:
             for name, start in starts.items()
             if name not in offsets
         }
-        found = await find_offsets(self._cluster, wanted)
+        isolation = self.settings.isolation
+        found = await find_offsets(self._cluster, wanted, isolation)
         too_late = [name for name, place in found.items() if place.offset < 0]
-        ends = await find_offsets(self._cluster, dict.fromkeys(too_late, Edge.LATEST)) if too_late else {}
+        ends = await find_offsets(self._cluster, dict.fromkeys(too_late, Edge.LATEST), isolation) if too_late else {}
         offsets.update({name: (ends.get(name) or place).offset for name, place in found.items()})
         for topic in dict.fromkeys(name.topic for name in offsets):
             await self._cluster.topic(topic)
@@ -189,7 +223,9 @@ class AssignedConsumer:
             leader = self._leader(name)
             fetcher = self._fetchers.get(leader)
             if fetcher is None:
-                self._fetchers[leader] = fetcher = Fetcher(leader, self._cluster, self)
+                self._fetchers[leader] = fetcher = Fetcher(
+                    leader, self._cluster, self._lane, self, self.settings.isolation
+                )
                 self._scope.start(fetcher.run(), f"fetch from node {leader}")
             fetcher.wake()
 
@@ -228,7 +264,7 @@ class AssignedConsumer:
             self.high_watermarks[name] = answer.high_watermark
             if answer.records:
                 try:
-                    buffer.add(memoryview(answer.records))
+                    buffer.add(memoryview(answer.records), answer.aborted_transactions)
                 except Refusal as damage:
                     self._fail(damage)
                 self._arrived.set()
@@ -246,10 +282,12 @@ class AssignedConsumer:
 
     async def _return_to_range(self, buffer: PartitionBuffer) -> None:
         try:
-            bounds = await find_bounds(self._cluster, [buffer.name])
+            bounds = await find_bounds(self._cluster, [buffer.name], self.settings.isolation)
         except (ClientError, Refusal) as trouble:
             self._fail(trouble)
             return
+        if self._buffers.get(buffer.name) is not buffer:
+            return  # meanwhile it was withdrawn, or assigned anew
         first, end = bounds[buffer.name]
         if self.settings.out_of_range is OutOfRange.FAIL:
             message = f"{buffer.name} holds offsets {first} to {end - 1}; {buffer.position} was asked for"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.client.connection import Connection
     from headrace.client.lane import Lane
     from headrace.client.producer import ProducerSettings
+    from headrace.client.transactions import Transactions
     from headrace.model.names import TopicPartition
     from headrace.runtime.tasks import TaskScope
     from headrace.wire.messages.produce import PartitionProduceResponse
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 REQUEST_BYTES = 4 << 20  # batches for one node in one request; more would only make the first wait for the last
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 1.0
-TRANSACTION_TIMEOUT_MS = 60_000  # must be positive even for producers without transactions
+UNUSED_TIMEOUT_MS = 60_000  # must be positive even for producers without transactions
 
 # The log has lost track of this producer, for example because retention took all it wrote.
 _IDENTITY_LOST = {
@@ -50,10 +51,13 @@ class Outcomes(Protocol):
 
 
 class Deliveries:
-    def __init__(self, outcomes: Outcomes, cluster: Cluster, scope: TaskScope) -> None:
+    def __init__(
+        self, outcomes: Outcomes, cluster: Cluster, scope: TaskScope, transactions: Transactions | None
+    ) -> None:
         self._outcomes = outcomes
         self._cluster = cluster
         self._scope = scope
+        self._transactions = transactions
         self._awake: dict[TopicPartition, Lane] = {}
         self._is_scheduled = False
         self._identity: Identity | None = None
@@ -113,7 +117,7 @@ class Deliveries:
     async def _deliver(self, node_id: int, lanes: list[Lane]) -> None:
         is_sent = False
         try:
-            identity = await self._identify() if self._outcomes.settings.numbers_batches else None
+            identity = await self._identify(lanes)
             connection = await self._cluster.node_connection(node_id)
             request = self._request(lanes, identity)
             is_sent = True
@@ -145,12 +149,19 @@ class Deliveries:
             )
         settings = self._outcomes.settings
         timeout_ms = int(self._cluster.settings.request_timeout_s * 1000)
-        return ProduceRequest(None, settings.acks, timeout_ms, list(topics.values()))
+        transactional_id = None if self._transactions is None else self._transactions.transactional_id
+        return ProduceRequest(transactional_id, settings.acks, timeout_ms, list(topics.values()))
 
     async def _exchange(self, connection: Connection, request: ProduceRequest) -> ProduceResponse | None:
         if request.acks != 0:
+            versions = None if self._transactions is None else self._transactions.flow.produce
             # The node itself gives up after timeout_ms; wait a little longer, to hear it say so.
-            return await connection.request(request, ProduceResponse, timeout_s=request.timeout_ms / 1000 + 1)
+            return await connection.request(
+                request,
+                ProduceResponse,
+                version=connection.version_for(ProduceRequest, versions),
+                timeout_s=request.timeout_ms / 1000 + 1,
+            )
         connection.send_only(request)
         await connection.wait_sent()
         return None
@@ -201,7 +212,8 @@ class Deliveries:
             self._outcomes.batch_split(batch, halves)
             self.wake(lane)
             return
-        if code in _IDENTITY_LOST and batch.identity is not None and not batch.is_uncertain and batch.attempts == 1:
+        if self._can_start_afresh(batch, code):
+            assert batch.identity is not None
             self._forget(batch.identity)
             batch.renumber()
             self._try_again(lane, batch, 0.0)
@@ -213,6 +225,11 @@ class Deliveries:
             explanation = record.batch_index_error_message or message
             batch.errors_by_position[record.batch_index] = Refusal(code, explanation)
         self._attempt_failed(lane, Refusal(code, message))
+
+    def _can_start_afresh(self, batch: PendingBatch, code: ErrorCode) -> bool:
+        """True if the batch can go out again under a new identity. Not inside a transaction, which belongs to one."""
+        is_first = batch.attempts == 1 and not batch.is_uncertain
+        return is_first and code in _IDENTITY_LOST and batch.identity is not None and self._transactions is None
 
     def _attempt_failed(self, lane: Lane, trouble: Exception) -> None:
         """Put the batch back if trying again makes sense and there is time; otherwise it failed."""
@@ -248,12 +265,15 @@ class Deliveries:
 
     # Identity.
 
-    async def _identify(self) -> Identity:
+    async def _identify(self, lanes: list[Lane]) -> Identity | None:
+        """Whose batches these are, if anybody's."""
+        if self._transactions is not None:
+            return await self._transactions.admit([lane.partition for lane in lanes])
+        if not self._outcomes.settings.numbers_batches:
+            return None
         async with self._identity_lock:
             if self._identity is None:
-                answer = await self._cluster.ask(
-                    InitProducerIdRequest(None, TRANSACTION_TIMEOUT_MS), InitProducerIdResponse
-                )
+                answer = await self._cluster.ask(InitProducerIdRequest(None, UNUSED_TIMEOUT_MS), InitProducerIdResponse)
                 refuse_unless_ok(answer.error_code, "InitProducerId")
                 self._identity = Identity(ProducerId(answer.producer_id), answer.producer_epoch)
             return self._identity

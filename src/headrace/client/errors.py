@@ -30,6 +30,14 @@ class DeliveryFailed(ClientError):
         self.cause = cause
 
 
+class ProducerFenced(ClientError):
+    """Another producer has taken over this one's transactional id. This one can do nothing more."""
+
+
+class TransactionAborted(ClientError):
+    """The transaction cannot be committed any more: abort it, then begin another."""
+
+
 def refuse_unless_ok(code: int, what: str, message: str | None = None) -> None:
     """Raise the error that a node answered with. `what` names the thing that it answered about."""
     if code != ErrorCode.NONE:

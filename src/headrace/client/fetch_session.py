@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.client.offsets import IsolationLevel
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class Wanted(NamedTuple):
 
 
 class FetchSession:
-    def __init__(self) -> None:
+    def __init__(self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> None:
+        self._isolation = isolation
         self._session_id = NO_SESSION
         self._epoch = OPENING_EPOCH
         self._told: dict[TopicPartition, Wanted] = {}
@@ -46,6 +48,7 @@ class FetchSession:
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             max_bytes=max_bytes,
+            isolation_level=self._isolation,
             session_id=self._session_id,
             session_epoch=self._epoch,
             topics=_topics(changed),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headrace.client.cluster import FETCH_LANE, Patience
+from headrace.client.cluster import Patience
 from headrace.client.errors import ClientError, error_code
 from headrace.client.fetch_session import FetchSession, Wanted
 from headrace.model.errors import ErrorCode, Refusal
@@ -14,6 +14,7 @@ from headrace.wire.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
     from headrace.client.cluster import Cluster
+    from headrace.client.offsets import IsolationLevel
     from headrace.wire.messages.fetch import PartitionData
 
 ANSWER_GRACE_S = 10.0  # beyond the poll's own wait: a node may have to read a cold disk
@@ -47,11 +48,12 @@ class Reading(Protocol):
 
 
 class Fetcher:
-    def __init__(self, node_id: int, cluster: Cluster, reading: Reading) -> None:
+    def __init__(self, node_id: int, cluster: Cluster, lane: str, reading: Reading, isolation: IsolationLevel) -> None:
         self._node_id = node_id
         self._cluster = cluster
+        self._lane = lane
         self._reading = reading
-        self._session = FetchSession()
+        self._session = FetchSession(isolation)
         self._has_room = asyncio.Event()
 
     def wake(self) -> None:
@@ -95,7 +97,7 @@ class Fetcher:
     async def _fetch(self, wish: Wish) -> None:
         if self._node_id == NO_NODE:
             raise self._cluster.why_no_leader(next(iter(wish.partitions)))
-        connection = await self._cluster.node_connection(self._node_id, FETCH_LANE)
+        connection = await self._cluster.node_connection(self._node_id, self._lane)
         request = self._session.request(
             wish.partitions, max_wait_ms=wish.max_wait_ms, min_bytes=wish.min_bytes, max_bytes=wish.max_bytes
         )

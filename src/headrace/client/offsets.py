@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.client.errors import refuse_unless_ok
@@ -29,13 +29,25 @@ class Edge(Enum):
     EARLIEST = -2
 
 
+class IsolationLevel(IntEnum):
+    """What to see of transactions."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+    """Only what was committed. The end is then the last stable offset: the first of an open transaction, if any."""
+
+
 class Found(NamedTuple):
     offset: Offset
     """-1 if no message is that late."""
     timestamp_ms: int
 
 
-async def find_offsets(cluster: Cluster, wanted: Mapping[TopicPartition, int | Edge]) -> dict[TopicPartition, Found]:
+async def find_offsets(
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int | Edge],
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[TopicPartition, Found]:
     """For each partition the first offset at or after a time in ms, or an `Edge`. Refusal if one cannot be had."""
     for topic in dict.fromkeys(name.topic for name in wanted):
         await cluster.topic(topic)
@@ -52,29 +64,31 @@ async def find_offsets(cluster: Cluster, wanted: Mapping[TopicPartition, int | E
                     timestamp.value if isinstance(timestamp, Edge) else timestamp
                 )
         for leader, share in by_leader.items():
-            found.update(await _ask_leader(cluster, leader, share))
+            found.update(await _ask_leader(cluster, leader, share, isolation))
 
     await cluster.persist(find_the_rest)
     return found
 
 
 async def find_bounds(
-    cluster: Cluster, partitions: list[TopicPartition]
+    cluster: Cluster,
+    partitions: list[TopicPartition],
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, tuple[Offset, Offset]]:
     """First offset and end (exclusive) of each partition."""
     firsts = await find_offsets(cluster, dict.fromkeys(partitions, Edge.EARLIEST))
-    ends = await find_offsets(cluster, dict.fromkeys(partitions, Edge.LATEST))
+    ends = await find_offsets(cluster, dict.fromkeys(partitions, Edge.LATEST), isolation)
     return {name: (firsts[name].offset, ends[name].offset) for name in partitions}
 
 
 async def _ask_leader(
-    cluster: Cluster, leader: int, wanted: Mapping[TopicPartition, int]
+    cluster: Cluster, leader: int, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel
 ) -> dict[TopicPartition, Found]:
     topics: dict[str, ListOffsetsTopic] = {}
     for name, timestamp in wanted.items():
         topic = topics.setdefault(name.topic, ListOffsetsTopic(name.topic))
         topic.partitions.append(ListOffsetsPartition(name.partition, timestamp=timestamp))
-    request = ListOffsetsRequest(CLIENT_REPLICA_ID, 0, list(topics.values()), timeout_ms=_timeout_ms(cluster))
+    request = ListOffsetsRequest(CLIENT_REPLICA_ID, isolation, list(topics.values()), timeout_ms=_timeout_ms(cluster))
     connection = await cluster.node_connection(leader)
     answer = await connection.request(request, ListOffsetsResponse)
     found: dict[TopicPartition, Found] = {}

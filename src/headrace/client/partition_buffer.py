@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.wire.batches import HEADER_SIZE, CorruptBatch, read_header
-from headrace.wire.records import decode_records
+from headrace.wire.records import ControlType, control_type, decode_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from headrace.model.names import TopicPartition
     from headrace.wire.batches import BatchHeader
+    from headrace.wire.messages.fetch import AbortedTransaction
     from headrace.wire.records import Record
 
 INFLATE_MAX = 256 << 20  # one batch, unfolded; brokers allow 100 MB requests and codecs rarely gain more than this
@@ -43,7 +44,7 @@ class PartitionBuffer:
         """The next offset to ask the node for."""
         self.end = end
         self.buffered_bytes = 0
-        self._batches: deque[memoryview] = deque()
+        self._batches: deque[tuple[memoryview, bool]] = deque()  # and whether it is to be seen
         self._opened: Iterator[Record] | None = None
         self._next_offset_after = start
 
@@ -61,8 +62,12 @@ class PartitionBuffer:
         """True if nothing more has to be asked for."""
         return self.end is not None and self.fetch_offset >= self.end
 
-    def add(self, records: memoryview) -> None:
-        """Take the batches of an answer. The last may be cut short; it comes again, whole, with the next fetch."""
+    def add(self, records: memoryview, aborted: Sequence[AbortedTransaction] | None = None) -> None:
+        """Take the batches of an answer. The last may be cut short; it comes again, whole, with the next fetch.
+
+        `aborted` are the transactions that came to nothing, if only what was committed is to be seen.
+        """
+        sieve = TransactionSieve(aborted or ())
         start = 0
         while len(records) - start >= HEADER_SIZE:
             header = read_header(records, start)
@@ -70,8 +75,13 @@ class PartitionBuffer:
                 raise self._damaged(header.base_offset, "it says that it is shorter than its own header")
             if start + header.size > len(records):
                 break
+            batch = records[start : start + header.size]
+            try:
+                is_seen = sieve.lets_through(header, batch)
+            except CorruptBatch as damage:
+                raise self._damaged(header.base_offset, str(damage)) from damage
             if header.next_offset > self.fetch_offset:
-                self._batches.append(records[start : start + header.size])
+                self._batches.append((batch, is_seen))
                 self.buffered_bytes += header.size
                 self.fetch_offset = header.next_offset
             start += header.size
@@ -121,11 +131,11 @@ class PartitionBuffer:
     def _open_next(self) -> bool:
         if not self._batches:
             return False
-        batch = self._batches.popleft()
+        batch, is_seen = self._batches.popleft()
         self.buffered_bytes -= len(batch)
         header = read_header(batch)
         self._next_offset_after = header.next_offset
-        self._opened = iter(()) if header.is_control else self._records(batch, header)
+        self._opened = self._records(batch, header) if is_seen else iter(())
         return True
 
     def _records(self, batch: memoryview, header: BatchHeader) -> Iterator[Record]:
@@ -141,3 +151,30 @@ class PartitionBuffer:
 
     def _damaged(self, offset: int, reason: str) -> Refusal:
         return Refusal(ErrorCode.CORRUPT_MESSAGE, f"the batch of {self.name} at offset {offset} is damaged: {reason}")
+
+
+class TransactionSieve:
+    """Tells which batches of one answer are to be seen: no markers, and nothing of an aborted transaction.
+
+    The list of aborted transactions says where each begins. It ends with its marker; what the same producer writes
+    after that belongs to another transaction.
+    """
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self._to_come = deque(sorted(aborted, key=lambda transaction: transaction.first_offset))
+        self._producers: set[int] = set()  # those inside an aborted transaction
+
+    def lets_through(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Asked of every batch, in the order of the log."""
+        while self._to_come and self._to_come[0].first_offset <= header.last_offset:
+            self._producers.add(self._to_come.popleft().producer_id)
+        if header.is_control:
+            if header.producer_id in self._producers and _marks_abort(batch):
+                self._producers.remove(header.producer_id)
+            return False
+        return not (header.is_transactional and header.producer_id in self._producers)
+
+
+def _marks_abort(batch: memoryview) -> bool:
+    markers = decode_records(batch, inflate_max=INFLATE_MAX)
+    return any(control_type(marker) is ControlType.ABORT for marker in markers)

@@ -2,12 +2,19 @@
 
 A batch leaves when it is full, or when its oldest message has waited for `linger_ms`. A producer that asks for all
 acknowledgements is idempotent: it numbers its batches, so that a retry after a lost answer is not written twice.
+
+With a transactional id, messages become visible together or not at all, to whoever reads only what is committed:
+
+    async with producer.transaction():
+        await producer.send("orders", key, value)
+        await producer.send_offsets(consumer.assignment, consumer.group_metadata)
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -15,9 +22,10 @@ from typing import TYPE_CHECKING
 from headrace.client.batch import PendingBatch, Receipt
 from headrace.client.cluster import no_such_partition
 from headrace.client.delivery import Deliveries
-from headrace.client.errors import ClientError, DeliveryFailed
+from headrace.client.errors import ClientError, DeliveryFailed, ProducerFenced, TransactionAborted
 from headrace.client.lane import Lane
 from headrace.client.partitioner import StickyPartitioner
+from headrace.model.errors import Refusal
 from headrace.model.names import TopicPartition
 from headrace.runtime.tasks import TaskScope
 from headrace.wire.batches import Codec
@@ -25,7 +33,11 @@ from headrace.wire.partitioning import partition_for_key
 from headrace.wire.records import record_size_max
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
     from headrace.client.cluster import Cluster
+    from headrace.client.group_offsets import GroupMetadata
+    from headrace.client.transactions import Transactions
     from headrace.client.view import Topic
     from headrace.wire.records import Headers
 
@@ -33,6 +45,7 @@ BATCH_BYTES = 1 << 20  # just under Kafka's default max.message.bytes; larger on
 BUFFER_BYTES = 32 << 20  # Kafka's buffer.memory: a slow node must slow its producers, not fill their memory
 LINGER_MS = 5.0  # Kafka's default since 4.0: little delay, far fewer requests
 DELIVERY_TIMEOUT_S = 120.0  # Kafka's delivery.timeout.ms: from `send` to giving up, retries included
+TRANSACTION_TIMEOUT_MS = 60_000  # Kafka's default: how long an open transaction may hold up those who read committed
 UNSEEN_FAILURES_MAX = 1000  # kept for `flush` to tell; whoever never flushes must not fill the memory
 
 
@@ -54,11 +67,16 @@ class ProducerSettings:
     delivery_timeout_s: float = DELIVERY_TIMEOUT_S
     is_idempotent: bool | None = None
     """None: exactly when `acks` is ALL, the only case where it means something."""
+    transactional_id: str | None = None
+    """A name that stays over restarts. Whoever takes it over aborts what the one before left open, and fences it."""
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
 
     def __post_init__(self) -> None:
         if self.is_idempotent and self.acks is not Acks.ALL:
             raise ValueError("an idempotent producer needs acks=all: without it a retry cannot be told from a loss")
-        for name in ("batch_bytes", "buffer_bytes"):
+        if self.transactional_id is not None and not (self.transactional_id and self.numbers_batches):
+            raise ValueError("a transactional id is not empty, and needs an idempotent producer with acks=all")
+        for name in ("batch_bytes", "buffer_bytes", "transaction_timeout_ms"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
         if self.linger_ms < 0:
@@ -87,7 +105,14 @@ class BatchingProducer:
         self._room_waiters: deque[asyncio.Future[None]] = deque()
         self._unseen_failures: list[PendingBatch] = []
         self._scope = TaskScope(self._broke)
-        self._deliveries = Deliveries(self, cluster, self._scope)
+        self._transactions: Transactions | None = None
+        if self.settings.transactional_id is not None:
+            from headrace.client.transactions import Transactions  # noqa: PLC0415 - many messages, for few producers
+
+            self._transactions = Transactions(
+                cluster, self.settings.transactional_id, self.settings.transaction_timeout_ms
+            )
+        self._deliveries = Deliveries(self, cluster, self._scope, self._transactions)
         self._is_closed = False
 
     async def __aenter__(self) -> BatchingProducer:
@@ -117,6 +142,8 @@ class BatchingProducer:
             await self._wait_for_room()
         if self._is_closed:
             raise ClientError("this producer is closed")
+        if self._transactions is not None:
+            self._transactions.check_open()
         if partition is None:
             if key is None:
                 partition = self._sticky_partition(topic, sticky, record_bytes)
@@ -140,27 +167,112 @@ class BatchingProducer:
 
         DeliveryFailed if a message was lost that nobody watched.
         """
+        await self._send_out()
+        failures, self._unseen_failures = [batch for batch in self._unseen_failures if not batch.is_watched], []
+        if failures:
+            raise _delivery_failed(failures)
+
+    async def _send_out(self) -> None:
         unsent = [batch for lane in self._lanes.values() for batch in lane.batches]
         for lane in self._lanes.values():
             lane.close_filling()
             self._deliveries.wake(lane)
         for batch in unsent:
             await batch.outcome_known()
-        failures, self._unseen_failures = [batch for batch in self._unseen_failures if not batch.is_watched], []
-        if failures:
-            raise _delivery_failed(failures)
 
     async def close(self) -> None:
-        """Flush, then stop. What is still unsent after a failed flush is given up."""
+        """Flush, then stop. What is still unsent after a failed flush is given up. An open transaction is aborted."""
         if self._is_closed:
             return
         self._is_closed = True
         try:
-            await self.flush()
+            if self._transactions is None:
+                await self.flush()
+            elif self._transactions.can_abort:
+                with suppress(ClientError, Refusal):  # then it ends by its timeout
+                    await self.abort_transaction()
         finally:
             self._deliveries.stop()
             await self._scope.close()
             self._give_up(ClientError("the producer was closed before the message was sent"))
+
+    # Transactions.
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Commits at the end of the block; aborts if the block raises, or if the commit is refused."""
+        await self.begin_transaction()
+        try:
+            yield
+        except ProducerFenced:
+            raise
+        except BaseException:
+            await self.abort_transaction()
+            raise
+        try:
+            await self.commit_transaction()
+        except TransactionAborted:
+            await self.abort_transaction()
+            raise
+
+    async def begin_transaction(self) -> None:
+        """The first call takes the transactional id over, and waits until what was open under it is aborted."""
+        if self._is_closed:
+            raise ClientError("this producer is closed")
+        await self._need_transactions().begin()
+
+    async def send_offsets(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
+        """Let a consumer group go on from these offsets (next ones to read) if the transaction is committed.
+
+        TransactionAborted if the group does not take them, for example because the partitions went to another member.
+        """
+        await self._need_transactions().send_offsets(offsets, group)
+
+    async def commit_transaction(self) -> None:
+        """Send what is left, then commit.
+
+        TransactionAborted: nothing of it will be seen; abort it. Any other ClientError: the outcome is not known yet.
+        Call this again to learn it.
+        """
+        transactions = self._need_transactions()
+        transactions.begin_commit()
+        await self._send_out()
+        self._unseen_failures = []  # the commit tells
+        await transactions.commit()
+
+    async def abort_transaction(self) -> None:
+        """Nothing of the transaction will be seen. What was not sent yet is dropped."""
+        transactions = self._need_transactions()
+        transactions.begin_abort()
+        await self._drop_all()
+        await transactions.abort()
+
+    async def _drop_all(self) -> None:
+        """Drop what was not sent, and wait for what was: it must not come after the abort."""
+        assert self._transactions is not None
+        dropped = TransactionAborted(f"the transaction of {self.settings.transactional_id!r} was aborted")
+        while True:
+            under_way: list[PendingBatch] = []
+            for lane in self._lanes.values():
+                lane.close_filling()
+                for batch in lane.waiting:
+                    if batch.is_uncertain:
+                        self._transactions.doom(dropped)
+                    self._fail(batch, dropped)
+                lane.waiting.clear()
+                if lane.under_way is not None:
+                    under_way.append(lane.under_way)
+            if not under_way:
+                break
+            for batch in under_way:
+                batch.deadline_s = 0.0  # no more attempts
+                await asyncio.shield(batch.settled)
+        self._unseen_failures = []
+
+    def _need_transactions(self) -> Transactions:
+        if self._transactions is None:
+            raise ClientError("this producer has no transactional_id, so it has no transactions")
+        return self._transactions
 
     # Batches.
 
@@ -249,6 +361,11 @@ class BatchingProducer:
         self._settle(batch)
 
     def batch_failed(self, batch: PendingBatch, error: Exception) -> None:
+        if self._transactions is not None:
+            self._transactions.doom(error)
+        self._fail(batch, error)
+
+    def _fail(self, batch: PendingBatch, error: Exception) -> None:
         batch.error = error
         self.failed_count += batch.count
         self._unseen_failures = [failed for failed in self._unseen_failures if not failed.is_watched]

@@ -15,9 +15,21 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import Address, SystemNetwork
 from headrace.wire.api import APIS, ApiKey
 from headrace.wire.frames import decode_request, encode_response
-from headrace.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from headrace.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from headrace.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from headrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from headrace.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from headrace.wire.messages.init_producer_id import InitProducerIdResponse
+from headrace.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from headrace.wire.messages.heartbeat import HeartbeatResponse
+from headrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from headrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from headrace.wire.messages.leave_group import LeaveGroupResponse
 from headrace.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -31,11 +43,31 @@ from headrace.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from headrace.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from headrace.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from headrace.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
+)
+from headrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from headrace.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
 )
 
 if TYPE_CHECKING:
@@ -68,6 +100,11 @@ class ScriptedNode:
         self.leaders: dict[int, int] = {}
         self.links: list[Link] = []
         self.next_producer_id = 100
+        self.features: dict[str, int] = {}
+        self.coordinator_id = node_id
+        self.generation_id = 0
+        self.committed: dict[int, int] = {}
+        """The group's offsets, by partition."""
         self._listener: Listener | None = None
 
     async def start(self, address: Address = ANY_PORT) -> ScriptedNode:
@@ -135,7 +172,11 @@ class _Session:
 
 
 def versions(node: ScriptedNode, _: Any) -> ApiVersionsResponse:
-    return ApiVersionsResponse(0, [ApiVersion(key, low, high) for key, (low, high) in node.versions.items()])
+    return ApiVersionsResponse(
+        0,
+        [ApiVersion(key, low, high) for key, (low, high) in node.versions.items()],
+        finalized_features=[FinalizedFeatureKey(name, level, 0) for name, level in node.features.items()],
+    )
 
 
 def metadata(node: ScriptedNode, request: MetadataRequest) -> MetadataResponse:
@@ -183,7 +224,9 @@ def refused(code: ErrorCode) -> Callable[[ProduceRequest], ProduceResponse]:
     )
 
 
-def identified(node: ScriptedNode, _: Any) -> InitProducerIdResponse:
+def identified(node: ScriptedNode, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    if request.producer_id >= 0:
+        return InitProducerIdResponse(0, 0, request.producer_id, request.producer_epoch + 1)
     node.next_producer_id += 1
     return InitProducerIdResponse(0, 0, node.next_producer_id, 0)
 
@@ -210,6 +253,101 @@ def records(*batches: bytes, partition: int = 0, code: int = 0, session_id: int 
     return FetchResponse(0, 0, session_id, [FetchableTopicResponse(TOPIC, TOPIC_ID, [part])])
 
 
+# Groups: this node coordinates all of them, and whoever joins is alone in its group.
+
+
+def coordinator_found(node: ScriptedNode, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        coordinators=[Coordinator(key, node.coordinator_id, "", 0, 0) for key in request.coordinator_keys]
+    )
+
+
+def joined(node: ScriptedNode, request: JoinGroupRequest) -> JoinGroupResponse:
+    node.generation_id += 1
+    member_id = request.member_id or "m-1"
+    protocol = request.protocols[0]
+    return JoinGroupResponse(
+        generation_id=node.generation_id,
+        protocol_name=protocol.name,
+        leader=member_id,
+        member_id=member_id,
+        members=[JoinGroupResponseMember(member_id, request.group_instance_id, protocol.metadata)],
+    )
+
+
+def synced(_: ScriptedNode, request: SyncGroupRequest) -> SyncGroupResponse:
+    shares = {share.member_id: share.assignment for share in request.assignments}
+    return SyncGroupResponse(assignment=shares.get(request.member_id, b""))
+
+
+def offsets_committed(node: ScriptedNode, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    for topic in request.topics:
+        for part in topic.partitions:
+            node.committed[part.partition_index] = part.committed_offset
+    return commit_refused(ErrorCode.NONE)(request)
+
+
+def commit_refused(code: ErrorCode) -> Callable[[OffsetCommitRequest], OffsetCommitResponse]:
+    return lambda request: OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                partitions=[OffsetCommitResponsePartition(part.partition_index, code) for part in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def offsets_fetched(node: ScriptedNode, request: OffsetFetchRequest, code: int = 0) -> OffsetFetchResponse:
+    groups = []
+    for group in request.groups:
+        topics = [
+            OffsetFetchResponseTopics(
+                topic.name,
+                partitions=[
+                    OffsetFetchResponsePartitions(index, node.committed.get(index, -1), -1, "", code)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in group.topics or ()
+        ]
+        groups.append(OffsetFetchResponseGroup(group.group_id, topics, 0))
+    return OffsetFetchResponse(groups=groups)
+
+
+# Transactions.
+
+
+def partitions_added(_: ScriptedNode, request: AddPartitionsToTxnRequest, code: int = 0) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                topic.name, [AddPartitionsToTxnPartitionResult(index, code) for index in topic.partitions]
+            )
+            for topic in request.v3_and_below_topics
+        ]
+    )
+
+
+def ended(node: ScriptedNode, request: EndTxnRequest) -> EndTxnResponse:
+    if node.features.get("transaction.version", 0) < 2:
+        return EndTxnResponse()
+    return EndTxnResponse(0, 0, request.producer_id, request.producer_epoch + 1)
+
+
+def transactional_offsets(_: ScriptedNode, request: TxnOffsetCommitRequest, code: int = 0) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [TxnOffsetCommitResponsePartition(part.partition_index, code) for part in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 _USUAL: dict[ApiKey, Callable[[ScriptedNode, Any], Any]] = {
     ApiKey.API_VERSIONS: versions,
     ApiKey.METADATA: metadata,
@@ -217,4 +355,15 @@ _USUAL: dict[ApiKey, Callable[[ScriptedNode, Any], Any]] = {
     ApiKey.INIT_PRODUCER_ID: identified,
     ApiKey.LIST_OFFSETS: listed,
     ApiKey.FETCH: fetched,
+    ApiKey.FIND_COORDINATOR: coordinator_found,
+    ApiKey.JOIN_GROUP: joined,
+    ApiKey.SYNC_GROUP: synced,
+    ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse(),
+    ApiKey.LEAVE_GROUP: lambda *_: LeaveGroupResponse(),
+    ApiKey.OFFSET_COMMIT: offsets_committed,
+    ApiKey.OFFSET_FETCH: offsets_fetched,
+    ApiKey.ADD_PARTITIONS_TO_TXN: partitions_added,
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda *_: AddOffsetsToTxnResponse(),
+    ApiKey.END_TXN: ended,
+    ApiKey.TXN_OFFSET_COMMIT: transactional_offsets,
 }
