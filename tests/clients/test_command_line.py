@@ -8,99 +8,26 @@ import pty
 import random
 import signal
 import subprocess
-import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
-from io import BytesIO, TextIOWrapper
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.cli.app import run
 from headrace.wire.batches import Codec
 from headrace.wire.partitioning import partition_for_key
+from tests.clients.commands import COMMAND, NOBODY, call, call_here, environment, started
 from tests.clients.nodes import PATIENCE_S, new_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.clients.commands import Ran
     from tests.clients.nodes import NodeProcess
 
-    Call = Callable[..., "Ran"]
+    Call = Callable[..., Ran]
 
-pytest_plugins = ["tests.clients.node_fixtures"]
-
-COMMAND = (sys.executable, "-m", "headrace")
-NOBODY = "127.0.0.1:1"  # nothing listens on port 1
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    talk: str
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
-
-
-def environment(address: str) -> dict[str, str]:
-    return {**os.environ, "HEADRACE_BOOTSTRAP_SERVER": address}
-
-
-def call(address: str, *arguments: str, stdin: str | bytes = "") -> Ran:
-    given = stdin.encode() if isinstance(stdin, str) else stdin
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        input=given,
-        capture_output=True,
-        timeout=PATIENCE_S,
-        env=environment(address),
-        check=False,
-    )
-    ran = Ran(done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode())
-    assert "Traceback" not in ran.talk
-    return ran
-
-
-def call_here(address: str, *arguments: str) -> Ran:
-    """The same without a process of its own, for tables of cases."""
-    out, talk = TextIOWrapper(BytesIO()), TextIOWrapper(BytesIO())
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(talk):
-        patch.setenv("HEADRACE_BOOTSTRAP_SERVER", address)
-        code = run(list(arguments))
-    texts = []
-    for stream in (out, talk):
-        stream.flush()
-        stream.seek(0)
-        texts.append(stream.read())
-    return Ran(code, *texts)
-
-
-@pytest.fixture
-def headrace(node: NodeProcess) -> Callable[..., Ran]:
-    """Call a command that must succeed."""
-
-    def succeed(*arguments: str, stdin: str | bytes = "") -> Ran:
-        ran = call(node.bootstrap_servers, *arguments, stdin=stdin)
-        assert ran.code == 0, ran.talk
-        return ran
-
-    return succeed
-
-
-@pytest.fixture
-def refused(node: NodeProcess) -> Callable[..., Ran]:
-    """Call a command that must fail."""
-
-    def fail(*arguments: str, stdin: str | bytes = "") -> Ran:
-        ran = call(node.bootstrap_servers, *arguments, stdin=stdin)
-        assert ran.code != 0
-        return ran
-
-    return fail
-
+pytest_plugins = ["tests.clients.node_fixtures", "tests.clients.command_fixtures"]
 
 # Topics, as the design document's chapter on operation has them.
 
@@ -521,16 +448,6 @@ def test_a_second_node_on_the_same_address_says_what_to_do(node: NodeProcess, tm
 
 
 # Pipes and signals.
-
-
-def started(node: NodeProcess, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(node.bootstrap_servers),
-    )
 
 
 def test_following_shows_what_arrives_and_ends_cleanly_with_ctrl_c(node: NodeProcess, headrace: Call) -> None:

@@ -24,6 +24,9 @@ COMMANDS = {
     "produce": "headrace.cli.produce",
     "consume": "headrace.cli.consume",
     "get": "headrace.cli.get",
+    "groups": "headrace.cli.groups",
+    "lag": "headrace.cli.lag",
+    "transactions": "headrace.cli.transactions",
     "cluster": "headrace.cli.cluster",
 }
 """Each command's module; its `command` is one command, or a noun with verbs. The order is that of the help."""

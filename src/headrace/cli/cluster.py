@@ -92,7 +92,7 @@ def health_facts(health: Health) -> dict[str, object]:
 
 
 def health_text(health: Health) -> str:
-    from headrace.cli.output import table
+    from headrace.cli.output import facts_text, table
 
     description = health.description
     nodes = [
@@ -108,9 +108,7 @@ def health_text(health: Health) -> str:
         ("Offline partitions", _count_and_names(health.offline)),
         ("Under-replicated partitions", _count_and_names(health.under_replicated)),
     ]
-    width = max(len(label) for label, _ in facts) + 1
-    lines = [f"{label + ':':<{width}} {value}" for label, value in facts]
-    return "\n".join([*lines, "", table(("NODE", "ADDRESS", "RACK", "ROLE"), nodes)])
+    return "\n".join([facts_text(facts), "", table(("NODE", "ADDRESS", "RACK", "ROLE"), nodes)])
 
 
 def _role(health: Health, node_id: int, is_fenced: bool) -> str:

@@ -15,6 +15,7 @@ FAILED = 1
 USAGE = 2
 NOT_FOUND = 3
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
+TERMINATED = 143  # 128 + SIGTERM
 
 DEBUG_VARIABLE = "HEADRACE_DEBUG"  # set, it shows where in the code an error comes from
 
@@ -23,7 +24,11 @@ _NOT_FOUND_CODES = {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.RESOURCE_NOT_FOUND,
     ErrorCode.OFFSET_OUT_OF_RANGE,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
 }
+
+_COORDINATOR_AWAY = "the node that looks after it may be starting: try again, and see `headrace cluster status`"
 
 _HINTS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`headrace topics list` shows the topics, `headrace topics create` makes one",
@@ -33,6 +38,22 @@ _HINTS = {
     ErrorCode.INVALID_PARTITIONS: "partitions can be added, never removed",
     ErrorCode.MESSAGE_TOO_LARGE: "the limit is the topic's max.message.bytes, see `headrace configs describe --topic`",
     ErrorCode.NOT_ENOUGH_REPLICAS: "`headrace topics describe` shows which replicas are in sync",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`headrace groups list` shows the groups; one is made when its first member joins",
+    ErrorCode.NON_EMPTY_GROUP: "stop its consumers first; `headrace groups describe --format table` shows who they are",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member still reads this topic: stop it, or let it read something else",
+    ErrorCode.INVALID_GROUP_ID: "give a group a name that is not empty",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "all members of a group must agree on the protocol and on an assignor",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the limit is the nodes' group.max.size",
+    ErrorCode.FENCED_INSTANCE_ID: "another consumer runs under this --instance-id: each needs one of its own",
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction is storing positions; `headrace transactions list` shows it",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: _COORDINATOR_AWAY,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _COORDINATOR_AWAY,
+    ErrorCode.NOT_COORDINATOR: _COORDINATOR_AWAY,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "`headrace transactions list` shows the ids; unused ones are forgotten",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "an earlier transaction of this id is still being ended: try again",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "the limit is the nodes' transaction.max.timeout.ms",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "it took longer than --transaction-timeout-ms, or somebody else aborted it",
+    ErrorCode.PRODUCER_FENCED: "another producer has taken over the --transactional-id: let only one run",
 }
 
 
@@ -46,13 +67,17 @@ class Complaint(Exception):
 
 
 class Interrupted(Exception):
-    """Ctrl-C, after the command has tidied up."""
+    """Ctrl-C or SIGTERM, after the command has tidied up."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__()
+        self.exit_code = exit_code
 
 
 def complain(error: Exception) -> int:
     """Say it on stderr; return the exit code."""
     if isinstance(error, Interrupted):
-        return INTERRUPTED  # whoever pressed it knows
+        return error.exit_code  # whoever sent it knows
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
 
@@ -66,13 +91,16 @@ def complain(error: Exception) -> int:
 
 def explain(error: Exception) -> tuple[str, str, int]:
     """What to say, what to advise, and the exit code."""
-    from headrace.client.errors import ClientError, DeliveryFailed
+    from headrace.client.errors import ClientError, DeliveryFailed, TransactionAborted
 
     match error:
         case Complaint():
             return str(error), error.hint, error.exit_code
         case DeliveryFailed(cause=Refusal() as refusal):
             return str(error), _HINTS.get(refusal.code, ""), _exit_code(refusal)
+        case TransactionAborted(__cause__=Exception() as cause):
+            what, hint, exit_code = explain(cause)
+            return f"the transaction was aborted: {what}", hint or "nothing of it was kept; run it again", exit_code
         case ClientError():
             return str(error), "", FAILED
         case Refusal():

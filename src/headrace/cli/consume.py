@@ -1,28 +1,27 @@
-"""`headrace consume`: messages of chosen partitions, to stdout."""
+"""`headrace consume`: messages to stdout, alone or as a member of a group; or from topic to topic, exactly once."""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 import click
 
+from headrace.cli.delivery import READ_COMMITTED, READ_UNCOMMITTED, Delivery, delivery_option, isolation_option
 from headrace.cli.options import HELP, bootstrap_server
+from headrace.cli.repeats import WINDOW
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Callable
 
     from headrace.cli.message_text import Formatter
     from headrace.cli.places import Place
+    from headrace.cli.reading import Printing, Reading
     from headrace.client.cluster import Cluster
-    from headrace.client.consumer import AssignedConsumer, Start
-    from headrace.model.names import TopicPartition
-    from headrace.wire.records import Record
 
 POLL_RECORDS = 500
-POLL_WAIT_S = 1.0
-IDLE_WAIT_MS = 500  # long enough for a partition that has something to be heard, short enough to watch
+NO_ORDER = "none"
 BY_TIME = "time"
 
 message_format = click.option(
@@ -33,6 +32,44 @@ message_format = click.option(
     show_default=True,
     help="The value alone, or a JSON object with everything.",
 )
+
+
+class Membership(NamedTuple):
+    """As whose member to read, and with which promise."""
+
+    group_id: str
+    delivery: Delivery
+    instance_id: str | None
+    to_topic: str | None
+    transactional_id: str | None
+
+
+def membership_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options of a group's member, handed on as `membership`; None without `--group`."""
+
+    @click.option("--group", help="Read as a member of this group: it shares partitions, and remembers its positions.")
+    @delivery_option(
+        "With --group. at-most-once: positions are stored before messages are printed. at-least-once: after (the "
+        "default). exactly-once: messages go to --to-topic, in one transaction with their positions."
+    )
+    @click.option("--instance-id", help="With --group: a name that stays. A restart under it keeps its partitions.")
+    @click.option("--to-topic", help="With --group: copy the messages there instead of printing them, exactly once.")
+    @click.option(
+        "--transactional-id",
+        help="With --to-topic: a name of this copier. Default: from --group and --instance-id, else a new one.",
+    )
+    @wraps(function)
+    def with_membership(
+        group: str | None,
+        delivery: Delivery | None,
+        instance_id: str | None,
+        to_topic: str | None,
+        transactional_id: str | None,
+        **others: Any,
+    ) -> None:
+        function(membership=membership_of(group, delivery, instance_id, to_topic, transactional_id), **others)
+
+    return with_membership
 
 
 @click.command("consume", context_settings=HELP)
@@ -50,7 +87,8 @@ message_format = click.option(
     metavar="PLACE",
     default="earliest",
     show_default=True,
-    help="earliest, latest, an offset, -N (the last N of each partition), or a time (ISO 8601, or ms since 1970).",
+    help="earliest, latest, an offset, -N (the last N of each partition), or a time (ISO 8601, or ms since 1970). "
+    "With --group: earliest or latest, where the group has no position yet.",
 )
 @click.option("--offset", type=click.IntRange(min=0), help="Start at this offset, whatever its size.")
 @click.option("--follow", is_flag=True, help="Go on with what arrives. Default: stop at the end of now.")
@@ -60,20 +98,35 @@ message_format = click.option(
     type=click.IntRange(min=1),
     default=POLL_RECORDS,
     show_default=True,
-    help="Take at most this many at a time.",
+    help="Take at most this many at a time. With --group a crash loses or repeats no more than these.",
+)
+@membership_options
+@isolation_option(
+    "Messages of transactions: all of them, or only committed ones. "
+    f"Default: {READ_UNCOMMITTED}; with --delivery exactly-once {READ_COMMITTED}."
+)
+@click.option(
+    "--dedupe-header", metavar="NAME", help="Drop messages whose header NAME has a value that was seen before."
+)
+@click.option(
+    "--dedupe-window",
+    type=click.IntRange(min=1),
+    default=WINDOW,
+    show_default=True,
+    help="With --dedupe-header: how many values are remembered, over all partitions; about 100 bytes each.",
 )
 @click.option(
     "--order",
-    type=click.Choice(["none", BY_TIME]),
-    default="none",
+    type=click.Choice([NO_ORDER, BY_TIME]),
+    default=NO_ORDER,
     show_default=True,
     help="As they come, or all partitions merged by timestamp.",
 )
 @click.option(
     "--idle-wait-ms",
     type=click.IntRange(min=0),
-    help="With --order time: how long to wait for a silent partition. "
-    f"Default: {IDLE_WAIT_MS} with --follow, otherwise until its end.",
+    help="With --order time: how long to wait for a silent partition. Default: 500 with --follow, otherwise until "
+    "its end.",
 )
 @message_format
 @click.option(
@@ -93,6 +146,10 @@ def command(
     follow: bool,
     max_messages: int | None,
     max_poll_records: int,
+    membership: Membership | None,
+    isolation: str | None,
+    dedupe_header: str | None,
+    dedupe_window: int,
     order: str,
     idle_wait_ms: int | None,
     form: str,
@@ -102,42 +159,106 @@ def command(
     """Print messages, one per line: from the first one on, up to those that are there now.
 
     Each partition is in its own order; among partitions messages come as they arrive, unless --order time is given.
+
+    \b
+    $ headrace consume --topic events --group billing --follow
+    $ headrace consume --topic events --group copier --delivery exactly-once --to-topic events-copy
     """
-    from headrace.cli.output import plural, talk
+    from headrace.cli.delivery import isolation_level
+    from headrace.cli.reading import Printing, Reading, Tally
+    from headrace.cli.repeats import RepeatFilter
     from headrace.cli.session import with_cluster
 
+    if membership is not None:
+        _leave_it_to_the_group(partitions, start, offset, order)
+    if membership is not None and membership.delivery is Delivery.EXACTLY_ONCE:
+        if isolation == READ_UNCOMMITTED:
+            raise click.UsageError(
+                f"--delivery exactly-once reads what is committed: leave out --isolation {isolation}"
+            )
+        isolation = READ_COMMITTED
     reading = Reading(
-        topic, partitions, _place(start, offset), follow, max_messages, max_poll_records, order == BY_TIME, idle_wait_ms
+        topic,
+        partitions,
+        _place(start, offset),
+        follow,
+        max_poll_records,
+        order == BY_TIME,
+        idle_wait_ms,
+        isolation_level(isolation),
     )
-    printing = _formatter(form, show, separator)
+    repeats = None if dedupe_header is None else RepeatFilter(dedupe_header, dedupe_window)
+    printing = Printing(_formatter(form, show, separator), Tally(max_messages, repeats))
 
-    async def work(cluster: Cluster) -> None:
-        try:
-            await _consume(cluster, reading, printing)
-        finally:
-            talk(f"read {plural(reading.printed_count, 'message')}")
-
-    with_cluster(work)
+    with_cluster(lambda cluster: _consume(cluster, reading, membership, printing))
 
 
-@dataclass
-class Reading:
-    """What to read, and how far it got."""
+async def _consume(cluster: Cluster, reading: Reading, membership: Membership | None, printing: Printing) -> None:
+    from headrace.cli.output import talk
+    from headrace.cli.reading import read_partitions
 
-    topic: str
-    partitions: tuple[int, ...]
-    place: Place
-    is_following: bool
-    max_messages: int | None
-    poll_records: int
-    is_by_time: bool
-    idle_wait_ms: int | None
-    printed_count: int = 0
+    is_copy = membership is not None and membership.to_topic is not None
+    try:
+        if membership is None:
+            await read_partitions(cluster, reading, printing)
+        elif is_copy:
+            from headrace.cli.copying import copy_in_group
 
-    @property
-    def left(self) -> int:
-        """Messages to print before it is enough."""
-        return sys.maxsize if self.max_messages is None else self.max_messages - self.printed_count
+            await copy_in_group(cluster, reading, membership, printing.tally)
+        else:
+            from headrace.cli.group_reading import read_in_group
+
+            await read_in_group(cluster, reading, membership, printing)
+    finally:
+        talk(printing.tally.summary("copied" if is_copy else "read"))
+
+
+def membership_of(
+    group: str | None,
+    delivery: Delivery | None,
+    instance_id: str | None,
+    to_topic: str | None,
+    transactional_id: str | None,
+) -> Membership | None:
+    """Fill in what was not said, and refuse what does not fit together or cannot be kept."""
+    if group is None:
+        given = {
+            "--delivery": delivery,
+            "--instance-id": instance_id,
+            "--to-topic": to_topic,
+            "--transactional-id": transactional_id,
+        }
+        for option, value in given.items():
+            if value is not None:
+                raise click.UsageError(f"{option} needs --group: without one, no positions are kept")
+        return None
+    if to_topic is None:
+        if delivery is Delivery.EXACTLY_ONCE:
+            raise click.UsageError(
+                "what is printed cannot be taken back, so a crash may repeat it: exactly-once needs --to-topic, which "
+                "copies messages and stores positions in one transaction. To print, choose at-least-once, and "
+                "--dedupe-header if messages carry an id"
+            )
+        if transactional_id is not None:
+            raise click.UsageError("--transactional-id goes with --to-topic")
+        return Membership(group, delivery or Delivery.AT_LEAST_ONCE, instance_id, None, None)
+    if delivery not in {None, Delivery.EXACTLY_ONCE}:
+        raise click.UsageError(f"--to-topic copies exactly once; leave out --delivery {delivery}")
+    copier = transactional_id or f"headrace-copy-{group}-{instance_id or uuid4()}"
+    return Membership(group, Delivery.EXACTLY_ONCE, instance_id, to_topic, copier)
+
+
+def _leave_it_to_the_group(partitions: tuple[int, ...], start: str, offset: int | None, order: str) -> None:
+    """Who reads what, and from where, is the group's to say."""
+    if partitions:
+        raise click.UsageError("--partition and --group exclude each other: the group shares out the partitions")
+    if offset is not None or start not in {"earliest", "latest"}:
+        raise click.UsageError(
+            "a group goes on at its positions: with --group, --from may be earliest or latest, for partitions in which "
+            "it has none yet. `headrace groups reset-offsets` moves a group"
+        )
+    if order == BY_TIME:
+        raise click.UsageError("--order time and --group exclude each other: other members read the other partitions")
 
 
 def _place(start: str, offset: int | None) -> Place:
@@ -159,96 +280,3 @@ def _formatter(form: str, show: str, separator: str) -> Formatter:
         if field not in SHOWABLE:
             raise click.BadParameter(f"{field!r}; expected any of {', '.join(SHOWABLE)}", param_hint="--show")
     return json_format if form == "json" else text_format(fields or ["value"], separator.encode())
-
-
-async def _consume(cluster: Cluster, reading: Reading, printing: Formatter) -> None:
-    from headrace.cli.output import plural, talk
-    from headrace.client.consumer import AssignedConsumer
-
-    names = await _partitions(cluster, reading)
-    starts, ends = await _range(cluster, reading, names)
-    if reading.left <= 0:
-        return
-    async with AssignedConsumer(cluster) as consumer:
-        await consumer.assign(starts, ends)
-        batches = _by_time(consumer, names, reading) if reading.is_by_time else _as_they_come(consumer, reading)
-        async for batch in batches:
-            _print(batch, reading, printing)
-            if reading.left <= 0:
-                break
-        if consumer.skipped_count:
-            talk(f"passed over {plural(consumer.skipped_count, 'offset')} that were deleted before they could be read")
-
-
-async def _partitions(cluster: Cluster, reading: Reading) -> list[TopicPartition]:
-    from headrace.client.cluster import no_such_partition
-    from headrace.model.names import TopicPartition
-
-    topic = await cluster.topic(reading.topic)
-    for index in reading.partitions:
-        if index >= len(topic.partitions):
-            raise no_such_partition(topic, index)
-    indexes = sorted(set(reading.partitions)) or range(len(topic.partitions))
-    return [TopicPartition(reading.topic, index) for index in indexes]
-
-
-async def _range(
-    cluster: Cluster, reading: Reading, names: list[TopicPartition]
-) -> tuple[dict[TopicPartition, Start], dict[TopicPartition, int]]:
-    """Where to start and, unless what is yet to come is wanted too, where to end."""
-    from headrace.cli.places import BeforeEnd, start_offset
-    from headrace.client.offsets import find_bounds
-
-    bounds = await find_bounds(cluster, names)
-    starts: dict[TopicPartition, Start] = {}
-    for name in names:
-        place = reading.place
-        starts[name] = start_offset(place, *bounds[name]) if isinstance(place, (int, BeforeEnd)) else place
-    return starts, {} if reading.is_following else {name: bounds[name][1] for name in names}
-
-
-async def _as_they_come(
-    consumer: AssignedConsumer, reading: Reading
-) -> AsyncIterator[Sequence[tuple[TopicPartition, Record]]]:
-    while not consumer.is_finished:
-        taken = await consumer.poll(min(reading.poll_records, reading.left), POLL_WAIT_S)
-        if taken:
-            yield [(name, record) for name, records in taken.items() for record in records]
-
-
-async def _by_time(
-    consumer: AssignedConsumer, names: list[TopicPartition], reading: Reading
-) -> AsyncIterator[Sequence[tuple[TopicPartition, Record]]]:
-    import math
-    import time
-
-    from headrace.client.merge import TimeMerge
-
-    idle_wait_s = math.inf if reading.idle_wait_ms is None else reading.idle_wait_ms / 1000
-    if reading.is_following and reading.idle_wait_ms is None:
-        idle_wait_s = IDLE_WAIT_MS / 1000
-    merge = TimeMerge(names, idle_wait_s=idle_wait_s, now_s=time.monotonic())
-    waited_for = list(names)
-    while True:
-        unfinished = set(consumer.unfinished)
-        for name in [name for name in waited_for if name not in unfinished]:
-            merge.end(name)
-            waited_for.remove(name)
-        taken = merge.take(time.monotonic(), min(reading.poll_records, reading.left))
-        if taken:
-            yield taken
-            continue
-        if merge.is_exhausted:
-            return
-        ready_at_s = merge.ready_at_s()
-        wait_s = POLL_WAIT_S if ready_at_s is None else min(POLL_WAIT_S, ready_at_s - time.monotonic())
-        fresh = await consumer.poll(reading.poll_records, max(0.0, wait_s), only=set(merge.hungry))
-        for name, records in fresh.items():
-            merge.add(name, records)
-
-
-def _print(batch: Sequence[tuple[TopicPartition, Record]], reading: Reading, printing: Formatter) -> None:
-    from headrace.cli.output import answer_bytes
-
-    answer_bytes(b"".join([printing(name, record) for name, record in batch[: reading.left]]))
-    reading.printed_count += min(len(batch), reading.left)

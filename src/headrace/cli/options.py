@@ -35,6 +35,8 @@ output_format = click.option(
     help="For people, or for programs.",
 )
 
+group_option = click.option("--group", "group_id", required=True, help="The group.")
+
 
 def chosen_bootstrap_server() -> str:
     """What the command line says, else the environment, else the default."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Aligned columns, numbers to the right. Plain text, so that it can be piped."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
-    is_number = [bool(rows) and all(isinstance(row[i], int) for row in rows) for i in range(len(columns))]
+    is_number = [any(type(row[i]) is int for row in rows) for i in range(len(columns))]
     lines = []
     for line in [list(columns), *cells]:
         padded = [
@@ -66,6 +67,29 @@ def bytes_text(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+def duration_text(duration_ms: int) -> str:
+    """A time for people: `0.4 s`, `12 s`, `5 min`, `3.2 h`, `9 days`."""
+    seconds = duration_ms / 1000
+    if seconds < 120:
+        return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{seconds:.0f} s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.0f} days"
+
+
+def moment_text(timestamp_ms: int) -> str:
+    """A moment for people, in UTC: what logs and other nodes say can be compared with it."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def facts_text(facts: Sequence[tuple[str, object]]) -> str:
+    """One fact per line, its name before it."""
+    width = max(len(label) for label, _ in facts) + 1
+    return "\n".join(f"{label + ':':<{width}} {value}" for label, value in facts)
 
 
 def plural(count: int, noun: str) -> str:

@@ -6,10 +6,12 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
 
 import click
 
+from headrace.cli.delivery import Delivery, delivery_option
 from headrace.cli.options import HELP, bootstrap_server, pair
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 BATCH_BYTES = 1 << 20
 LINGER_MS = 5.0
 DELIVERY_TIMEOUT_S = 30.0  # a person waits; long enough for a node to restart
+TRANSACTION_TIMEOUT_MS = 60_000  # Kafka's default; as long may a dead producer hold up readers of committed messages
 STOP = "stop"
 SKIP = "skip"
 
@@ -50,12 +53,26 @@ SKIP = "skip"
 @click.option(
     "--header", "headers", type=pair, metavar="NAME=VALUE", multiple=True, help="On every message. Repeatable."
 )
+@delivery_option(
+    "at-most-once: sent once, without waiting for an answer. at-least-once: acknowledged by all replicas in sync, "
+    "retried until then (the default). exactly-once: the whole input in one transaction, all of it or nothing."
+)
+@click.option(
+    "--transactional-id",
+    help="With exactly-once: a name of this job. A second run under the name ends what the first left open at once. "
+    "Default: a new one for each run.",
+)
+@click.option(
+    "--transaction-timeout-ms",
+    type=click.IntRange(min=1),
+    default=TRANSACTION_TIMEOUT_MS,
+    show_default=True,
+    help="With exactly-once: an input that takes longer is aborted.",
+)
 @click.option(
     "--acks",
     type=click.Choice(["0", "1", "all"]),
-    default="all",
-    show_default=True,
-    help="Wait for nobody, for the leader, or for all replicas in sync.",
+    help="Wait for nobody, for the leader, or for all replicas in sync. Default: what --delivery needs, else all.",
 )
 @click.option(
     "--compression",
@@ -94,7 +111,10 @@ def command(
     is_json: bool,
     partition: int | None,
     headers: Pairs,
-    acks: str,
+    delivery: Delivery | None,
+    transactional_id: str | None,
+    transaction_timeout_ms: int,
+    acks: str | None,
     compression: str,
     batch_bytes: int,
     linger_ms: float,
@@ -102,12 +122,16 @@ def command(
 ) -> None:
     """Send lines from stdin or files as messages, in batches.
 
-    When it is done it says on stderr how much it sent. What was read before an error or Ctrl-C is sent.
+    When it is done it says on stderr how much it sent. What was read before an error or Ctrl-C is sent; with
+    --delivery exactly-once it is aborted instead, and the command can be run again without repeating anything.
     """
     from headrace.cli.session import with_cluster
 
-    job = Job(topic, files, _parser(key, key_separator, is_json, headers, partition), is_strict=on_error == STOP)
-    settings = _settings(acks, compression, batch_bytes, linger_ms)
+    promise = promise_of(delivery, acks, transactional_id)
+    job = Job(
+        topic, files, _parser(key, key_separator, is_json, headers, partition), on_error == STOP, promise.delivery
+    )
+    settings = _settings(promise, transaction_timeout_ms, compression, batch_bytes, linger_ms)
 
     async def work(cluster: Cluster) -> None:
         await _produce(cluster, settings, job)
@@ -132,16 +156,41 @@ def _parser(
     return plain_lines(None if key is None else key.encode(), own_headers, partition)
 
 
-def _settings(acks: str, compression: str, batch_bytes: int, linger_ms: float) -> ProducerSettings:
+class Promise(NamedTuple):
+    """What `--delivery` means for a producer."""
+
+    delivery: Delivery
+    acks: str
+    transactional_id: str | None
+
+
+def promise_of(delivery: Delivery | None, acks: str | None, transactional_id: str | None) -> Promise:
+    """Fill in what was not said, and refuse what does not fit together."""
+    needed = {None: acks or "all", Delivery.AT_MOST_ONCE: "0"}.get(delivery, "all")
+    if acks is not None and acks != needed:
+        raise click.UsageError(f"--delivery {delivery} needs --acks {needed}, not {acks}")
+    if delivery is Delivery.EXACTLY_ONCE:
+        return Promise(delivery, needed, transactional_id or f"headrace-produce-{uuid4()}")
+    if transactional_id is not None:
+        raise click.UsageError("--transactional-id goes with --delivery exactly-once")
+    return Promise(delivery or Delivery.AT_LEAST_ONCE, needed, None)
+
+
+def _settings(
+    promise: Promise, transaction_timeout_ms: int, compression: str, batch_bytes: int, linger_ms: float
+) -> ProducerSettings:
     from headrace.client.producer import Acks, ProducerSettings
     from headrace.wire.batches import Codec
 
     return ProducerSettings(
-        acks={"0": Acks.NONE, "1": Acks.LEADER, "all": Acks.ALL}[acks],
+        acks={"0": Acks.NONE, "1": Acks.LEADER, "all": Acks.ALL}[promise.acks],
         codec=Codec[compression.upper()],
         batch_bytes=batch_bytes,
         linger_ms=linger_ms,
-        delivery_timeout_s=DELIVERY_TIMEOUT_S,
+        # Without time there is no second attempt: it could be a second copy.
+        delivery_timeout_s=0.0 if promise.delivery is Delivery.AT_MOST_ONCE else DELIVERY_TIMEOUT_S,
+        transactional_id=promise.transactional_id,
+        transaction_timeout_ms=transaction_timeout_ms,
     )
 
 
@@ -154,12 +203,19 @@ class Job:
     parse: Callable[[bytes], Message]
     is_strict: bool
     """Stop at a line that cannot be read."""
+    delivery: Delivery
     value_bytes: int = 0
     skipped_count: int = 0
+    is_done: bool = False
+
+    @property
+    def fate(self) -> str:
+        """What becomes of the lines before one that stops everything."""
+        is_aborted = self.delivery is Delivery.EXACTLY_ONCE
+        return "nothing of the input is committed" if is_aborted else "everything before this line was sent"
 
 
 async def _produce(cluster: Cluster, settings: ProducerSettings, job: Job) -> None:
-    from headrace.cli.line_input import read_lines
     from headrace.cli.progress import progress_bar
     from headrace.client.producer import BatchingProducer
 
@@ -170,13 +226,24 @@ async def _produce(cluster: Cluster, settings: ProducerSettings, job: Job) -> No
     try:
         with progress_bar("sending", total_bytes) as advance:
             async with producer:
-                async for lines in read_lines(job.paths):
-                    await _send(producer, job, lines)
-                    advance(lines.bytes_read)
-                    if producer.failed_count:
-                        break  # leaving the block raises what went wrong
+                if job.delivery is Delivery.EXACTLY_ONCE:
+                    async with producer.transaction():
+                        await _send_all(producer, job, advance)
+                else:
+                    await _send_all(producer, job, advance)
+        job.is_done = True
     finally:
         _summarise(producer, job, time.monotonic() - started_s)
+
+
+async def _send_all(producer: BatchingProducer, job: Job, advance: Callable[[int], None]) -> None:
+    from headrace.cli.line_input import read_lines
+
+    async for lines in read_lines(job.paths):
+        await _send(producer, job, lines)
+        advance(lines.bytes_read)
+        if producer.failed_count and job.delivery is not Delivery.AT_MOST_ONCE:
+            break  # whoever closes the producer, or commits, hears what went wrong
 
 
 async def _send(producer: BatchingProducer, job: Job, lines: Lines) -> None:
@@ -190,8 +257,7 @@ async def _send(producer: BatchingProducer, job: Job, lines: Lines) -> None:
         except BadLine as bad:
             place = f"{lines.source}, line {number}: {bad}"
             if job.is_strict:
-                hint = "everything before this line was sent; --on-error skip passes over such lines"
-                raise Complaint(place, hint) from bad
+                raise Complaint(place, f"{job.fate}; --on-error skip passes over such lines") from bad
             talk(f"skipped: {place}")
             job.skipped_count += 1
             continue
@@ -209,9 +275,12 @@ async def _send(producer: BatchingProducer, job: Job, lines: Lines) -> None:
 def _summarise(producer: BatchingProducer, job: Job, took_s: float) -> None:
     from headrace.cli.output import bytes_text, plural, talk
 
-    rate = producer.delivered_count / took_s if took_s > 0 else 0.0
     failed = f", {producer.failed_count:,} failed" if producer.failed_count else ""
     skipped = f", {plural(job.skipped_count, 'line')} skipped" if job.skipped_count else ""
+    if job.delivery is Delivery.EXACTLY_ONCE and not job.is_done:
+        talk(f"aborted: readers of committed messages will see none of the input{failed}{skipped}")
+        return
+    rate = producer.delivered_count / took_s if took_s > 0 else 0.0
     talk(
         f"sent {plural(producer.delivered_count, 'message')} ({bytes_text(job.value_bytes)}) "
         f"in {took_s:.2f} s: {rate:,.0f} messages/s{failed}{skipped}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.cli.complaints import USAGE, Complaint, Interrupted
+from headrace.cli.complaints import INTERRUPTED, TERMINATED, USAGE, Complaint, Interrupted
 from headrace.cli.options import chosen_bootstrap_server
 from headrace.client.cluster import ClusterSettings, system_cluster
 
@@ -21,7 +22,7 @@ RETRY_FOR_S = 15.0  # a person waits; longer than a leader election
 
 
 def with_cluster(work: Callable[[Cluster], Awaitable[T]]) -> T:
-    """Connect, run `work`, disconnect."""
+    """Connect, run `work`, disconnect. Ctrl-C and SIGTERM let it tidy up: store positions, leave its group."""
     settings = ClusterSettings(client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S)
     try:
         cluster = system_cluster(chosen_bootstrap_server(), settings)
@@ -29,10 +30,15 @@ def with_cluster(work: Callable[[Cluster], Awaitable[T]]) -> T:
         raise Complaint(f"--bootstrap-server: {wrong}", exit_code=USAGE) from wrong
 
     async def run() -> T:
+        this = asyncio.current_task()
+        assert this is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
         async with cluster:
             return await work(cluster)
 
     try:
         return asyncio.run(run())
     except KeyboardInterrupt as stop:
-        raise Interrupted from stop
+        raise Interrupted(INTERRUPTED) from stop
+    except asyncio.CancelledError as stop:
+        raise Interrupted(TERMINATED) from stop

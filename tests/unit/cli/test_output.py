@@ -4,11 +4,11 @@ import pytest
 
 from headrace.cli.cluster import Health, health_facts, health_of, health_text
 from headrace.cli.complaints import Complaint, explain
-from headrace.cli.output import bytes_text, plural, table
+from headrace.cli.output import bytes_text, duration_text, moment_text, plural, table
 from headrace.cli.serve_command import flattened
 from headrace.cli.topics import partition_lines
 from headrace.client.admin import ClusterDescription, ClusterNode
-from headrace.client.errors import ClusterUnreachable, DeliveryFailed
+from headrace.client.errors import ClientError, ClusterUnreachable, DeliveryFailed, TransactionAborted
 from headrace.client.view import ClusterView, Partition, Topic
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, Epoch, NodeId
@@ -44,6 +44,10 @@ def test_tables_are_aligned_with_numbers_to_the_right() -> None:
     )  # fmt: skip
 
 
+def test_a_number_that_is_missing_stays_in_its_column() -> None:
+    assert table(("LAG",), [(1000,), (None,), ("unknown",)]) == "    LAG\n   1000\n      -\nunknown"
+
+
 def test_an_empty_table_is_its_head() -> None:
     assert table(("NAME", "COUNT"), []) == "NAME  COUNT"
 
@@ -54,6 +58,28 @@ def test_an_empty_table_is_its_head() -> None:
 )
 def test_sizes(count: float, text: str) -> None:
     assert bytes_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [
+        (0, "0 s"),
+        (40, "0.0 s"),
+        (400, "0.4 s"),
+        (12_300, "12 s"),
+        (119_000, "119 s"),
+        (120_000, "2 min"),
+        (7_199_000, "120 min"),
+        (9_000_000, "2.5 h"),
+        (9 * 86_400_000, "9 days"),
+    ],
+)
+def test_durations(duration_ms: int, text: str) -> None:
+    assert duration_text(duration_ms) == text
+
+
+def test_moments_are_in_utc() -> None:
+    assert moment_text(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
 
 
 def test_plurals() -> None:
@@ -93,6 +119,12 @@ def test_a_cluster_without_controller_is_unhealthy() -> None:
     assert health_facts(lost)["controller"] is None
 
 
+def aborted(cause: Exception) -> TransactionAborted:
+    error = TransactionAborted("it cannot be committed")
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "what", "hint", "exit_code"),
     [
@@ -101,6 +133,10 @@ def test_a_cluster_without_controller_is_unhealthy() -> None:
         (Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "gone"), "gone", "", 3),
         (Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, "there"), "there", "--if-not-exists", 1),
         (Refusal(ErrorCode.POLICY_VIOLATION, "no"), "no", "", 1),
+        (Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "no group"), "no group", "groups list", 3),
+        (Refusal(ErrorCode.NON_EMPTY_GROUP, "active"), "active", "stop its consumers", 1),
+        (Refusal(ErrorCode.NOT_COORDINATOR, "moved"), "moved", "try again", 1),
+        (Refusal(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "no id"), "no id", "transactions list", 3),
         (ClusterUnreachable("nobody"), "nobody", "", 1),
         (
             DeliveryFailed("2 lost", 2, Refusal(ErrorCode.MESSAGE_TOO_LARGE, "big")),
@@ -108,6 +144,8 @@ def test_a_cluster_without_controller_is_unhealthy() -> None:
             "max.message.bytes",
             1,
         ),
+        (aborted(Refusal(ErrorCode.MESSAGE_TOO_LARGE, "big")), "the transaction was aborted: big", "max.message", 1),
+        (aborted(ClientError("lost")), "the transaction was aborted: lost", "run it again", 1),
         (FileNotFoundError(2, "No such file or directory", "x.txt"), "x.txt: no such file or directory", "", 1),
         (KeyError("oops"), "unexpected KeyError: 'oops'", "bug in headrace", 1),
     ],

@@ -1,0 +1,91 @@
+"""Copies messages from topic to topic, exactly once: the copies and the group's positions share a transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.cli.group_reading import ASSIGNMENT_OVER, ends_of, in_order, is_finished, member, uninterrupted, wait_s
+from headrace.cli.output import talk
+from headrace.client.errors import TransactionAborted
+from headrace.client.producer import BatchingProducer, ProducerSettings
+from headrace.model.errors import ErrorCode, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.cli.consume import Membership
+    from headrace.cli.reading import Reading, Tally
+    from headrace.cli.repeats import Batch
+    from headrace.client.cluster import Cluster
+    from headrace.client.group_consumer import GroupConsumer
+    from headrace.model.names import TopicPartition
+
+TRANSACTION_TIMEOUT_MS = 10_000  # a poll's worth is copied in far less; a copier that died holds up nobody for longer
+
+WORTH_ANOTHER = {*ASSIGNMENT_OVER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
+"""Why a transaction may be aborted without anything being wrong: the group was shared out anew, or it took too long."""
+
+
+class Undone(Exception):
+    """A transaction was aborted. Its messages are read again from the positions that the group has."""
+
+
+async def copy_in_group(cluster: Cluster, reading: Reading, membership: Membership, tally: Tally) -> None:
+    assert membership.to_topic is not None
+    await cluster.topic(membership.to_topic)  # a wrong name is told before anybody joins a group
+    ends = await ends_of(cluster, reading)
+    settings = ProducerSettings(
+        transactional_id=membership.transactional_id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
+    )
+    async with BatchingProducer(cluster, settings) as producer:
+        is_done = False
+        while not is_done:
+            try:
+                async with member(cluster, reading, membership) as consumer:
+                    copying = Copying(producer, consumer, membership.to_topic, tally)
+                    while tally.left > 0 and not is_finished(consumer, ends):
+                        await copying.copy_next(min(reading.poll_records, tally.left), wait_s(reading))
+                is_done = True
+            except Undone as undone:
+                talk(f"a transaction was aborted, and what it copied is read again: {undone}")
+
+
+class Copying:
+    """One membership's worth: poll, copy, store, until it ends or a transaction is aborted."""
+
+    def __init__(self, producer: BatchingProducer, consumer: GroupConsumer, to_topic: str, tally: Tally) -> None:
+        self._producer = producer
+        self._consumer = consumer
+        self._to_topic = to_topic
+        self._tally = tally
+        self._stored: dict[TopicPartition, int] = {}
+
+    async def copy_next(self, max_records: int, poll_wait_s: float) -> None:
+        taken = await self._consumer.poll(max_records, poll_wait_s)
+        # Also without messages: a position steps over the marks that transactions leave in a log.
+        moved = {name: place for name, place in self._consumer.assignment.items() if self._stored.get(name) != place}
+        if moved:
+            await uninterrupted(self._copy(in_order(taken), moved))
+
+    async def _copy(self, batch: Batch, positions: Mapping[TopicPartition, int]) -> None:
+        fresh = self._tally.fresh(batch)
+        try:
+            async with self._producer.transaction():
+                for _, record in fresh:
+                    await self._producer.send(
+                        self._to_topic,
+                        record.key,
+                        record.value,
+                        headers=record.headers,
+                        timestamp_ms=record.timestamp,
+                    )
+                await self._producer.send_offsets(positions, self._consumer.group_metadata)
+        except TransactionAborted as aborted:
+            cause = aborted.__cause__
+            if not isinstance(cause, Refusal) or cause.code not in WORTH_ANOTHER:
+                raise
+            if self._tally.repeats is not None:
+                self._tally.repeats.take_back()
+            raise Undone(cause.message) from aborted
+        self._stored.update(positions)
+        self._tally.count += len(fresh)

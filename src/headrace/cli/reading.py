@@ -1,0 +1,159 @@
+"""Reads chosen partitions of a topic, from a place to an end, in batches ready to be printed."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.cli.output import answer_bytes, plural, talk
+from headrace.cli.places import BeforeEnd, start_offset
+from headrace.client.cluster import no_such_partition
+from headrace.client.consumer import AssignedConsumer, ConsumerSettings
+from headrace.client.merge import TimeMerge
+from headrace.client.offsets import Edge, find_bounds
+from headrace.model.names import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from headrace.cli.message_text import Formatter
+    from headrace.cli.places import Place
+    from headrace.cli.repeats import Batch, RepeatFilter
+    from headrace.client.cluster import Cluster
+    from headrace.client.consumer import Start
+    from headrace.client.offsets import IsolationLevel
+
+POLL_WAIT_S = 1.0
+IDLE_WAIT_MS = 500  # long enough for a partition that has something to be heard, short enough to watch
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to read."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    """Empty: all."""
+    place: Place
+    is_following: bool
+    poll_records: int
+    is_by_time: bool
+    idle_wait_ms: int | None
+    isolation: IsolationLevel
+
+    @property
+    def edge(self) -> Edge:
+        """Where a group begins in a partition in which it has no position."""
+        return self.place if isinstance(self.place, Edge) else Edge.EARLIEST
+
+
+class Tally:
+    """Counts messages, leaves out repeats if it was asked to, and knows when it is enough."""
+
+    def __init__(self, max_messages: int | None, repeats: RepeatFilter | None) -> None:
+        self.count = 0
+        self.repeats = repeats
+        self._max_messages = max_messages
+
+    @property
+    def left(self) -> int:
+        """Messages to go before it is enough."""
+        return sys.maxsize if self._max_messages is None else self._max_messages - self.count
+
+    def fresh(self, batch: Batch) -> Batch:
+        return batch if self.repeats is None else self.repeats.fresh(batch)
+
+    def summary(self, verb: str) -> str:
+        dropped = "" if self.repeats is None else f", dropped {plural(self.repeats.dropped_count, 'repeat')}"
+        return f"{verb} {plural(self.count, 'message')}{dropped}"
+
+
+class Printing:
+    """Prints batches of messages."""
+
+    def __init__(self, formatter: Formatter, tally: Tally) -> None:
+        self.tally = tally
+        self._formatter = formatter
+
+    def print(self, batch: Batch) -> None:
+        """All of it. It has left this process when this returns."""
+        fresh = self.tally.fresh(batch)
+        if fresh:
+            answer_bytes(b"".join([self._formatter(name, record) for name, record in fresh]))
+            self.tally.count += len(fresh)
+
+
+async def read_partitions(cluster: Cluster, reading: Reading, printing: Printing) -> None:
+    """Without a group: nobody else decides what is read, and nothing is remembered."""
+    tally = printing.tally
+    names = await _partitions(cluster, reading)
+    starts, ends = await _range(cluster, reading, names)
+    if tally.left <= 0:
+        return
+    async with AssignedConsumer(cluster, ConsumerSettings(isolation=reading.isolation)) as consumer:
+        await consumer.assign(starts, ends)
+        is_by_time = reading.is_by_time
+        batches = _by_time(consumer, names, reading, tally) if is_by_time else _as_they_come(consumer, reading, tally)
+        async for batch in batches:
+            printing.print(batch)
+            if tally.left <= 0:
+                break
+        if consumer.skipped_count:
+            talk(f"passed over {plural(consumer.skipped_count, 'offset')} that were deleted before they could be read")
+
+
+async def _partitions(cluster: Cluster, reading: Reading) -> list[TopicPartition]:
+    topic = await cluster.topic(reading.topic)
+    for index in reading.partitions:
+        if index >= len(topic.partitions):
+            raise no_such_partition(topic, index)
+    indexes = sorted(set(reading.partitions)) or range(len(topic.partitions))
+    return [TopicPartition(reading.topic, index) for index in indexes]
+
+
+async def _range(
+    cluster: Cluster, reading: Reading, names: list[TopicPartition]
+) -> tuple[dict[TopicPartition, Start], dict[TopicPartition, int]]:
+    """Where to start and, unless what is yet to come is wanted too, where to end."""
+    bounds = await find_bounds(cluster, names, reading.isolation)
+    starts: dict[TopicPartition, Start] = {}
+    for name in names:
+        place = reading.place
+        starts[name] = start_offset(place, *bounds[name]) if isinstance(place, (int, BeforeEnd)) else place
+    return starts, {} if reading.is_following else {name: bounds[name][1] for name in names}
+
+
+async def _as_they_come(consumer: AssignedConsumer, reading: Reading, tally: Tally) -> AsyncIterator[Batch]:
+    while not consumer.is_finished:
+        taken = await consumer.poll(min(reading.poll_records, tally.left), POLL_WAIT_S)
+        if taken:
+            yield [(name, record) for name, records in taken.items() for record in records]
+
+
+async def _by_time(
+    consumer: AssignedConsumer, names: list[TopicPartition], reading: Reading, tally: Tally
+) -> AsyncIterator[Batch]:
+    idle_wait_s = math.inf if reading.idle_wait_ms is None else reading.idle_wait_ms / 1000
+    if reading.is_following and reading.idle_wait_ms is None:
+        idle_wait_s = IDLE_WAIT_MS / 1000
+    merge = TimeMerge(names, idle_wait_s=idle_wait_s, now_s=time.monotonic())
+    waited_for = list(names)
+    while True:
+        unfinished = set(consumer.unfinished)
+        for name in [name for name in waited_for if name not in unfinished]:
+            merge.end(name)
+            waited_for.remove(name)
+        taken = merge.take(time.monotonic(), min(reading.poll_records, tally.left))
+        if taken:
+            yield taken
+            continue
+        if merge.is_exhausted:
+            return
+        ready_at_s = merge.ready_at_s()
+        wait_s = POLL_WAIT_S if ready_at_s is None else min(POLL_WAIT_S, ready_at_s - time.monotonic())
+        fresh = await consumer.poll(reading.poll_records, max(0.0, wait_s), only=set(merge.hungry))
+        for name, records in fresh.items():
+            merge.add(name, records)
