@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PATIENCE_MS = int(PATIENCE_S * 1000)
 LINGER_MS = 20  # long enough that messages travel together, so that there is something to compress
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -57,7 +58,9 @@ class Client(Protocol):
         """Write to partition 0, in order; the offsets that were answered (nonsense with acks=0)."""
         ...
 
-    def read(self, servers: str, topic: str, from_offset: int = 0, partition: int = 0) -> list[Seen]:
+    def read(
+        self, servers: str, topic: str, from_offset: int = 0, partition: int = 0, isolation: str = READ_UNCOMMITTED
+    ) -> list[Seen]:
         """Everything from an offset to the end of the partition as it is now, in the order of arrival."""
         ...
 
@@ -96,9 +99,11 @@ class Confluent:
         assert not errors
         return offsets
 
-    def read(self, servers: str, topic: str, from_offset: int = 0, partition: int = 0) -> list[Seen]:
+    def read(
+        self, servers: str, topic: str, from_offset: int = 0, partition: int = 0, isolation: str = READ_UNCOMMITTED
+    ) -> list[Seen]:
         settings = {"bootstrap.servers": servers, "group.id": "nobody", "enable.partition.eof": True}
-        consumer = Consumer({**settings, "check.crcs": True})
+        consumer = Consumer({**settings, "check.crcs": True, "isolation.level": isolation})
         consumer.assign([ConfluentPartition(topic, partition, from_offset)])
         seen = []
         while True:
@@ -149,11 +154,13 @@ class Aiokafka:
             done = [await future for future in sent]
         return [-1 if record is None else record.offset for record in done]
 
-    def read(self, servers: str, topic: str, from_offset: int = 0, partition: int = 0) -> list[Seen]:
-        return asyncio.run(self._read(servers, AiokafkaPartition(topic, partition), from_offset))
+    def read(
+        self, servers: str, topic: str, from_offset: int = 0, partition: int = 0, isolation: str = READ_UNCOMMITTED
+    ) -> list[Seen]:
+        return asyncio.run(self._read(servers, AiokafkaPartition(topic, partition), from_offset, isolation))
 
-    async def _read(self, servers: str, place: AiokafkaPartition, from_offset: int) -> list[Seen]:
-        async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
+    async def _read(self, servers: str, place: AiokafkaPartition, from_offset: int, isolation: str) -> list[Seen]:
+        async with AIOKafkaConsumer(bootstrap_servers=servers, isolation_level=isolation) as consumer:
             consumer.assign([place])
             consumer.seek(place, from_offset)
             end = (await consumer.end_offsets([place]))[place]
@@ -201,8 +208,10 @@ class KafkaPython:
         producer.close()
         return offsets
 
-    def read(self, servers: str, topic: str, from_offset: int = 0, partition: int = 0) -> list[Seen]:
-        consumer = KafkaConsumer(bootstrap_servers=servers)
+    def read(
+        self, servers: str, topic: str, from_offset: int = 0, partition: int = 0, isolation: str = READ_UNCOMMITTED
+    ) -> list[Seen]:
+        consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level=isolation)
         place = KafkaPythonPartition(topic, partition)
         consumer.assign([place])
         consumer.seek(place, from_offset)
@@ -236,10 +245,12 @@ class Kcat:
         )
         return list(range(len(messages)))
 
-    def read(self, servers: str, topic: str, from_offset: int = 0, partition: int = 0) -> list[Seen]:
+    def read(
+        self, servers: str, topic: str, from_offset: int = 0, partition: int = 0, isolation: str = READ_UNCOMMITTED
+    ) -> list[Seen]:
         output = run_kcat(
             *("-C", "-b", servers, "-t", topic, "-p", str(partition), "-o", str(from_offset), "-e", "-q", "-J"),
-            *("-X", "check.crcs=true"),
+            *("-X", "check.crcs=true", "-X", f"isolation.level={isolation}"),
         )
         return [self._seen(json.loads(line)) for line in output.splitlines()]
 
