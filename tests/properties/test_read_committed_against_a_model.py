@@ -34,6 +34,7 @@ SETTINGS = LogSettings(
     segment_bytes=1200, segment_ms=1 << 60, segment_index_bytes=200, index_interval_bytes=150, retention_ms=None
 )
 PRODUCER_IDS = (1, 2, 3)
+SENDERS = st.lists(st.sampled_from(PRODUCER_IDS), min_size=1, max_size=4)
 PLACES = st.floats(0, 1)
 NOW_MS = Millis(1_700_000_000_000)
 
@@ -90,13 +91,15 @@ class ReadCommitted(RuleBasedStateMachine):
 
     # ---- writing
 
-    @rule(count=st.integers(1, 3), value_bytes=st.integers(0, 300))
-    def send_plain(self, count: int, value_bytes: int) -> None:
-        self._note(self.small.send(batch_of(count, value_bytes=value_bytes)).base_offset, count)
+    @rule(counts=st.lists(st.integers(1, 3), min_size=1, max_size=3), value_bytes=st.integers(0, 300))
+    def send_plain(self, counts: list[int], value_bytes: int) -> None:
+        for count in counts:
+            self._note(self.small.send(batch_of(count, value_bytes=value_bytes)).base_offset, count)
 
-    @rule(producer_id=st.sampled_from(PRODUCER_IDS), count=st.integers(1, 3), value_bytes=st.integers(0, 300))
-    def send_in_transaction(self, producer_id: int, count: int, value_bytes: int) -> None:
-        self._send(producer_id, count, value_bytes, is_transactional=True)
+    @rule(senders=SENDERS, value_bytes=st.integers(0, 300))
+    def send_in_transactions(self, senders: list[int], value_bytes: int) -> None:
+        for producer_id in senders:
+            self._send(producer_id, 1 + producer_id % 2, value_bytes, is_transactional=True)
 
     @rule(producer_id=st.sampled_from(PRODUCER_IDS), count=st.integers(1, 3))
     def send_outside_of_transactions(self, producer_id: int, count: int) -> None:
@@ -116,6 +119,12 @@ class ReadCommitted(RuleBasedStateMachine):
         client.sequence += count
         admitted = self.small.send(batch)
         self._note(admitted.base_offset, count, producer_id, is_transactional=is_transactional)
+
+    @rule(senders=SENDERS, is_commit=st.booleans(), bumps_epoch=st.booleans())
+    def send_and_end(self, senders: list[int], is_commit: bool, bumps_epoch: bool) -> None:
+        self.send_in_transactions(senders, 20)
+        for producer_id in sorted(set(senders)):
+            self.end_transaction(producer_id, is_commit, bumps_epoch)
 
     @rule(producer_id=st.sampled_from(PRODUCER_IDS), is_commit=st.booleans(), bumps_epoch=st.booleans())
     def end_transaction(self, producer_id: int, is_commit: bool, bumps_epoch: bool) -> None:
@@ -150,6 +159,17 @@ class ReadCommitted(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         self.small.flush()
+        self.flushed_offset = self.log.flushed_offset
+
+    @rule(producer_id=st.sampled_from(PRODUCER_IDS), is_commit=st.booleans())
+    def end_while_flushing(self, producer_id: int, is_commit: bool) -> None:
+        """The high watermark stops just before the marker."""
+        ticket = self.log.begin_flush()
+        self.end_transaction(producer_id, is_commit, bumps_epoch=False)
+        if ticket is not None:
+            ticket.sync(self.disk)
+            self.log.finish_flush(ticket)
+            self.partition.flushed()
         self.flushed_offset = self.log.flushed_offset
 
     @rule()
