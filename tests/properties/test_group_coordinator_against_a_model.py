@@ -1,13 +1,12 @@
 """Groups that come, commit, change protocol, are deleted and expire, against offsets in a plain dictionary.
 
-The model knows what Kafka says of offsets: each has the number of the record that committed it, and of two the higher
-number counts. It is told of every record in the log; what it must agree on is what the coordinator answers. After each
-step a second coordinator, loaded from the log alone, must know the same offsets and groups.
+The model reads every record in the log; it must agree with what the coordinator answers. After each step a second
+coordinator, loaded from the log alone, must know the same offsets and groups.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -23,7 +22,8 @@ from headrace.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from headrace.wire.messages.offset_fetch import OffsetFetchRequestTopics
-from tests.unit.coordinators.living_coordinator import PARKED, SETTINGS, LivingCoordinator, Marker, Written
+from tests.properties.offsets_model import OffsetsModel, Place
+from tests.unit.coordinators.living_coordinator import PARKED, SETTINGS, LivingCoordinator, Marker
 
 if TYPE_CHECKING:
     from headrace.coordinators.groups.coordinator import GroupCoordinator
@@ -43,54 +43,7 @@ members = st.sampled_from(MEMBERS)
 offsets = st.integers(0, 2**63 - 1)
 V6 = Caller("client", "/127.0.0.1", 6)
 
-Place = tuple[str, str, int]
-PLACES = [(group, topic, partition) for group in GROUP_IDS for topic in TOPICS for partition in PARTITIONS]
-
-
-class Commit(NamedTuple):
-    number: int
-    offset: int
-    at_ms: int
-
-
-class Model:
-    def __init__(self) -> None:
-        self.committed: dict[Place, Commit] = {}
-        self.pending: dict[int, dict[Place, Commit]] = {}
-
-    def read(self, number: int, entry: Written | Marker) -> None:
-        if isinstance(entry, Marker):
-            self._end(entry)
-            return
-        key, value = entry.record
-        if not isinstance(key, OffsetCommitKey):
-            return
-        place = (key.group, key.topic, key.partition)
-        if value is None:
-            self.committed.pop(place, None)
-            for waiting in self.pending.values():
-                waiting.pop(place, None)
-            return
-        kept = self.committed if entry.producer_id == -1 else self.pending.setdefault(entry.producer_id, {})
-        kept[place] = Commit(number, value.offset, value.commit_timestamp)
-
-    def _end(self, marker: Marker) -> None:
-        for place, commit in self.pending.pop(marker.producer_id, {}).items():
-            before = self.committed.get(place)
-            if marker.is_commit and (before is None or before.number < commit.number):
-                self.committed[place] = commit
-
-    def is_unstable(self, place: Place) -> bool:
-        return any(place in waiting for waiting in self.pending.values())
-
-    def answer(self, place: Place, *, stable: bool) -> tuple[int, int]:
-        if stable and self.is_unstable(place):
-            return -1, ErrorCode.UNSTABLE_OFFSET_COMMIT
-        commit = self.committed.get(place)
-        return (-1 if commit is None else commit.offset), ErrorCode.NONE
-
-    def has_offsets(self, group_id: str) -> bool:
-        return any(place[0] == group_id for kept in [self.committed, *self.pending.values()] for place in kept)
+PLACES: list[Place] = [(group, topic, partition) for group in GROUP_IDS for topic in TOPICS for partition in PARTITIONS]
 
 
 def answers(mind: GroupCoordinator, *, stable: bool) -> dict[Place, tuple[int, int]]:
@@ -112,21 +65,28 @@ def all_answers(mind: GroupCoordinator) -> dict[Place, tuple[int, int]]:
     }
 
 
-class Offsets(RuleBasedStateMachine):
-    """Commits, transactions and deletions of groups, which have no members yet."""
-
+class Groups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.coordinator = LivingCoordinator()
-        self.model = Model()
+        self.model = OffsetsModel()
         self.read_to = 0
         self.entered: dict[str, tuple[str, int]] = {}
         """A member of each classic group, and the generation that it knows."""
 
     def _catch_up(self) -> None:
-        for number in range(self.read_to, len(self.coordinator.log)):
-            self.model.read(number, self.coordinator.log[number])
+        for entry in self.coordinator.log[self.read_to :]:
+            if isinstance(entry, Marker):
+                self.model.end(entry.producer_id, is_commit=entry.is_commit)
+            elif isinstance(entry.record.key, OffsetCommitKey):
+                self.model.read(entry.record.key, entry.record.value, entry.producer_id)
         self.read_to = len(self.coordinator.log)
+
+    def _expected(self, place: Place, *, stable: bool) -> tuple[int, int]:
+        if stable and self.model.is_unstable(place):
+            return -1, ErrorCode.UNSTABLE_OFFSET_COMMIT
+        commit = self.model.committed.get(place)
+        return (-1 if commit is None else commit.offset), ErrorCode.NONE
 
     def _state(self, group_id: str) -> tuple[str, str]:
         for group in self.coordinator.mind.list_groups((), ()):
@@ -211,6 +171,41 @@ class Offsets(RuleBasedStateMachine):
         else:
             assert result.error_code == ErrorCode.NON_EMPTY_GROUP
 
+    @rule(group_id=groups, member_id=members, topic=topics)
+    def join_classic(self, group_id: str, member_id: str, topic: str) -> None:
+        kind, state = self._state(group_id)
+        joined = self.coordinator.join_classic(group_id, member_id, topics=(topic,))
+        if joined is not PARKED and joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            joined = self.coordinator.join_classic(group_id, fresh_member_id=member_id, topics=(topic,))
+        if (kind, state) in {("consumer", "Stable"), ("consumer", "Reconciling"), ("consumer", "Assigning")}:
+            assert joined.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif joined is not PARKED and joined.error_code == ErrorCode.NONE:
+            self.entered[group_id] = member_id, joined.generation_id
+            is_leader = joined.leader == joined.member_id
+            self.coordinator.sync_classic(group_id, member_id, joined.generation_id, leads=is_leader)
+
+    @rule(group_id=groups, member_id=members)
+    def leave_classic(self, group_id: str, member_id: str) -> None:
+        self.coordinator.leave_classic(group_id, member_id)
+
+    @rule(group_id=groups, member_id=members, topic=topics)
+    def join_modern(self, group_id: str, member_id: str, topic: str) -> None:
+        kind, state = self._state(group_id)
+        answer = self.coordinator.beat_modern(group_id, member_id, topics=(topic,))
+        can_join = kind in {"", "consumer"} or state == "Empty"
+        assert answer.error_code == (ErrorCode.NONE if can_join else ErrorCode.GROUP_ID_NOT_FOUND)
+
+    @rule(group_id=groups, member_id=members)
+    def leave_modern(self, group_id: str, member_id: str) -> None:
+        self.coordinator.beat_modern(group_id, member_id, epoch=-1)
+
+    @rule(group_id=groups)
+    def everybody_leaves(self, group_id: str) -> None:
+        for member_id in MEMBERS:
+            self.coordinator.leave_classic(group_id, member_id)
+            self.coordinator.beat_modern(group_id, member_id, epoch=-1)
+        assert self._state(group_id)[1] in {"", "Empty"}
+
     # ---- time
 
     @rule(ms=st.sampled_from([1, 3_000, 20_000, RETENTION_MS // 2, RETENTION_MS]))
@@ -259,7 +254,7 @@ class Offsets(RuleBasedStateMachine):
 
     def _check_offsets(self, mind: GroupCoordinator) -> None:
         for stable in (False, True):
-            assert answers(mind, stable=stable) == {place: self.model.answer(place, stable=stable) for place in PLACES}
+            assert answers(mind, stable=stable) == {place: self._expected(place, stable=stable) for place in PLACES}
         assert all_answers(mind) == {
             place: (commit.offset, ErrorCode.NONE) for place, commit in self.model.committed.items()
         }
@@ -267,7 +262,7 @@ class Offsets(RuleBasedStateMachine):
     def _check_groups(self, live: GroupCoordinator, reloaded: GroupCoordinator) -> None:
         shown = {group.group_id: group for group in live.list_groups((), ())}
         found = {group.group_id: group for group in reloaded.list_groups((), ())}
-        assert {group_id for group_id in GROUP_IDS if self.model.has_offsets(group_id)} <= found.keys() <= shown.keys()
+        assert self.model.groups() <= found.keys() <= shown.keys()
         for group_id, group in found.items():
             assert group.group_type == shown[group_id].group_type
             is_classic = group.group_type == "classic"
@@ -282,50 +277,9 @@ class Offsets(RuleBasedStateMachine):
             assert shown[group_id].group_state != "Stable"
 
 
-class Groups(Offsets):
-    """The same, while members of both protocols come and go."""
-
-    @rule(group_id=groups, member_id=members, topic=topics)
-    def join_classic(self, group_id: str, member_id: str, topic: str) -> None:
-        kind, state = self._state(group_id)
-        joined = self.coordinator.join_classic(group_id, member_id, topics=(topic,))
-        if joined is not PARKED and joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-            joined = self.coordinator.join_classic(group_id, fresh_member_id=member_id, topics=(topic,))
-        if (kind, state) in {("consumer", "Stable"), ("consumer", "Reconciling"), ("consumer", "Assigning")}:
-            assert joined.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        elif joined is not PARKED and joined.error_code == ErrorCode.NONE:
-            self.entered[group_id] = member_id, joined.generation_id
-            is_leader = joined.leader == joined.member_id
-            self.coordinator.sync_classic(group_id, member_id, joined.generation_id, leads=is_leader)
-
-    @rule(group_id=groups, member_id=members)
-    def leave_classic(self, group_id: str, member_id: str) -> None:
-        self.coordinator.leave_classic(group_id, member_id)
-
-    @rule(group_id=groups, member_id=members, topic=topics)
-    def join_modern(self, group_id: str, member_id: str, topic: str) -> None:
-        kind, state = self._state(group_id)
-        answer = self.coordinator.beat_modern(group_id, member_id, topics=(topic,))
-        can_join = kind in {"", "consumer"} or state == "Empty"
-        assert answer.error_code == (ErrorCode.NONE if can_join else ErrorCode.GROUP_ID_NOT_FOUND)
-
-    @rule(group_id=groups, member_id=members)
-    def leave_modern(self, group_id: str, member_id: str) -> None:
-        self.coordinator.beat_modern(group_id, member_id, epoch=-1)
-
-    @rule(group_id=groups)
-    def everybody_leaves(self, group_id: str) -> None:
-        for member_id in MEMBERS:
-            self.coordinator.leave_classic(group_id, member_id)
-            self.coordinator.beat_modern(group_id, member_id, epoch=-1)
-        assert self._state(group_id)[1] in {"", "Empty"}
-
-
 def _description(mind: GroupCoordinator, group_id: str) -> Any:
     return mind.describe_groups([group_id], V6), mind.describe_consumer_groups([group_id])
 
 
-TestOffsets = Offsets.TestCase
-TestOffsets.settings = hypothesis_settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestGroups = Groups.TestCase
-TestGroups.settings = hypothesis_settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestGroups.settings = hypothesis_settings(max_examples=80, stateful_step_count=40, deadline=None)

@@ -6,6 +6,8 @@ version that we do not know stops the loading: whoever skips a record holds anot
 
 from __future__ import annotations
 
+from struct import Struct
+from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.model.names import NO_TIMESTAMP
@@ -15,6 +17,13 @@ from headrace.wire.primitives import Malformed, Reader, Writer
 
 if TYPE_CHECKING:
     from headrace.wire.primitives import Buffer
+
+
+_SHORT: Final = Struct(">h")
+_SHORTS: Final = Struct(">hh")
+_INT: Final = Struct(">i")
+_LONG: Final = Struct(">q")
+_OFFSET_VALUE: Final = Struct(">hqih")  # version, offset, leader epoch, size of the metadata
 
 
 class LogRecord(NamedTuple):
@@ -73,6 +82,10 @@ def encode(record: LogRecord) -> tuple[bytes, bytes | None]:
 
 def decode(kinds: Kinds, key: Buffer, value: Buffer | None) -> LogRecord:
     """`kinds` is GROUP_KINDS or TRANSACTION_KINDS. Raises UnreadableRecord."""
+    if kinds is GROUP_KINDS and value is not None:
+        offset = _decode_plain_offset(key, value)
+        if offset is not None:
+            return offset
     try:
         reader = Reader(key)
         number = reader.int16()
@@ -82,6 +95,37 @@ def decode(kinds: Kinds, key: Buffer, value: Buffer | None) -> LogRecord:
         return LogRecord(kind.key.decode(reader, number), None if value is None else _decode_value(kind.value, value))
     except (Malformed, ValueError) as problem:
         raise UnreadableRecord(f"a coordinator's record is damaged: {problem}") from problem
+
+
+def _decode_plain_offset(key: Buffer, value: Buffer) -> LogRecord | None:
+    """A committed offset as we write it, in a quarter of the time; None for everything else.
+
+    Nearly all records of a long log are of this kind, and a new leader reads them all.
+    """
+    try:
+        number, group_size = _SHORTS.unpack_from(key)
+        topic_start = 6 + group_size
+        topic_end = topic_start + _SHORT.unpack_from(key, topic_start - 2)[0]
+        version, offset, leader_epoch, metadata_size = _OFFSET_VALUE.unpack_from(value)
+        if number != 1 or version != 3 or topic_end + 4 != len(key) or metadata_size + 24 != len(value):
+            return None
+        if group_size < 0 or topic_end < topic_start:
+            return None
+        return LogRecord(
+            group.OffsetCommitKey(
+                str(key[4 : topic_start - 2], "utf-8"),
+                str(key[topic_start:topic_end], "utf-8"),
+                _INT.unpack_from(key, topic_end)[0],
+            ),
+            group.OffsetCommitValue(
+                offset,
+                leader_epoch,
+                str(value[16 : 16 + metadata_size], "utf-8") if metadata_size else "",
+                _LONG.unpack_from(value, 16 + metadata_size)[0],
+            ),
+        )
+    except (StructError, UnicodeDecodeError):
+        return None
 
 
 def _decode_value(kind: Any, value: Buffer) -> Any:

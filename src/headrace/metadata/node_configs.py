@@ -69,8 +69,8 @@ BEHAVIOUR_CONFIGS = (
     ConfigKey(
         "group.consumer.heartbeat.interval.ms",
         ConfigType.INT,
-        "5000",
-        "How often members of groups of the newer protocol are told to report.",
+        "2000",
+        "How often members of groups of the newer protocol report; they learn of a rebalance when they do.",
         low=1,
     ),
     ConfigKey(

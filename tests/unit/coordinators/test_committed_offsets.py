@@ -164,5 +164,12 @@ def test_places_are_those_with_a_committed_or_a_waiting_offset_once_each(offsets
     offsets.commit_in_transaction(OffsetCommitKey("readers", "parcels", 1), value(20), ONE)
     bills, parcels = TopicPartition("bills", 4), TopicPartition("parcels", 1)
     assert list(offsets.places("readers")) == [PLACE, bills, parcels]
-    assert list(offsets.places("readers", ["orders", "parcels"])) == [PLACE, parcels]
+    assert list(offsets.places("readers", frozenset({"orders", "parcels"}))) == [PLACE, parcels]
     assert offsets.topics("readers") == ["orders", "bills"]
+
+
+def test_groups_are_found_by_topic_of_a_committed_or_a_waiting_offset(offsets):
+    offsets.commit(KEY, value(10))
+    offsets.commit(OffsetCommitKey("others", "bills", 0), value(10))
+    offsets.commit_in_transaction(OffsetCommitKey("waiting", "orders", 0), value(20), ONE)
+    assert list(offsets.groups_with(frozenset({"orders", "parcels"}))) == ["readers", "waiting"]

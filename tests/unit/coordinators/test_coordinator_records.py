@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.coordinators.records import (
     GROUP_KINDS,
@@ -146,3 +150,41 @@ def test_what_cannot_be_read_stops_the_loading(key_hex, value_hex, words):
     value = None if value_hex is None else bytes.fromhex(value_hex)
     with pytest.raises(UnreadableRecord, match=words):
         decode(GROUP_KINDS, bytes.fromhex(key_hex), value)
+
+
+GENERAL_WAY = dict(GROUP_KINDS)  # equal, but not the one that the short way is for
+
+
+def _outcome(kinds: dict[int, Any], key: bytes, value: bytes) -> object:
+    try:
+        return decode(kinds, key, value)
+    except UnreadableRecord:
+        return UnreadableRecord
+
+
+@given(
+    record=st.builds(
+        LogRecord,
+        st.builds(group.OffsetCommitKey, st.text(max_size=5), st.text(max_size=5), st.integers(-(2**31), 2**31 - 1)),
+        st.builds(
+            group.OffsetCommitValue,
+            st.integers(-(2**63), 2**63 - 1),
+            st.integers(-(2**31), 2**31 - 1),
+            st.text(max_size=5),
+            st.integers(0, 2**63 - 1),
+        ),
+    ),
+    damage=st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(0, 255)), max_size=2),
+    cut=st.integers(0, 2),
+)
+def test_the_short_way_to_an_offset_finds_what_the_general_one_does(
+    record: LogRecord, damage: list[tuple[bool, int, int]], cut: int
+) -> None:
+    encoded_key, encoded_value = encode(record)
+    assert encoded_value is not None
+    key, value = bytearray(encoded_key), bytearray(encoded_value)
+    for in_key, place, byte in damage:
+        damaged = key if in_key else value
+        damaged[place % len(damaged)] = byte
+    key, value = key[: len(key) - cut], value[: len(value) - cut]
+    assert _outcome(GROUP_KINDS, bytes(key), bytes(value)) == _outcome(GENERAL_WAY, bytes(key), bytes(value))

@@ -8,7 +8,9 @@ import pytest
 
 from headrace.coordinators.effects import Caller
 from headrace.coordinators.groups.coordinator import GROUPS_PER_TICK_MAX
+from headrace.coordinators.records import LogRecord
 from headrace.model.errors import ErrorCode
+from headrace.wire.messages.group_records import ConsumerGroupMetadataKey, GroupMetadataKey
 from headrace.wire.messages.heartbeat import HeartbeatRequest
 from headrace.wire.messages.join_group import JoinGroupRequest
 from headrace.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -105,7 +107,10 @@ def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets(c
     coordinator.leave_classic("g")
     assert coordinator.beat_modern("g", epoch=-1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
+    written = len(coordinator.log)
     assert coordinator.beat_modern("g").error_code == 0
+    assert coordinator.log[written].record == LogRecord(GroupMetadataKey("g"), None), "nothing of the old one stays"
+    assert coordinator.mind.next_deadline_ms() == SETTINGS.consumer_session_timeout_ms
     assert [group.group_type for group in coordinator.mind.list_groups((), ())] == ["consumer"]
     assert coordinator.fetch("g").committed_offset == 5
     coordinator.reload()
@@ -119,7 +124,10 @@ def test_an_empty_consumer_group_becomes_a_classic_group_and_keeps_its_offsets(c
     assert coordinator.commit("g", 5, member_id="modern-1", epoch=epoch) == 0
     coordinator.beat_modern("g", epoch=-1)
 
+    written = len(coordinator.log)
     coordinator.enter_classic("g")
+    assert LogRecord(ConsumerGroupMetadataKey("g"), None) in [entry.record for entry in coordinator.log[written:]]
+    assert coordinator.mind.next_deadline_ms() == 10_000
     for _ in range(2):
         assert described(coordinator, "g").group_state == "Stable"
         assert coordinator.mind.describe_consumer_groups(["g"])[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.coordinators.effects import Effects, Reply
 from headrace.coordinators.groups.classic_answers import dismissed
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
     from headrace.coordinators.effects import Now
     from headrace.coordinators.groups.settings import GroupSettings
+
+
+RECORD_BYTES_MAX: Final = 12 << 20  # of subscriptions and assignments; the largest batch of the log has 16 MiB
 
 
 class State(Enum):
@@ -246,9 +249,25 @@ class Cycle:
 
     def hand_out(self, assignments: Mapping[str, bytes], now: Now) -> Effects:
         """The leader has decided. Those who asked are told as soon as it is written, the others when they ask."""
+        if self._record_bytes(assignments) > RECORD_BYTES_MAX:
+            return self._too_large_to_keep(now)
         effects = Effects(records=[self.record(assignments, now.wall_ms)])
         for member in self.roster:
             self._answer_sync(member, self.share(assignments.get(member.member_id, b"")), effects, now)
+        return effects
+
+    def _record_bytes(self, assignments: Mapping[str, bytes]) -> int:
+        """About: what else a member has is short."""
+        return sum(
+            len(member.subscription or b"") + len(assignments.get(member.member_id, b"")) for member in self.roster
+        )
+
+    def _too_large_to_keep(self, now: Now) -> Effects:
+        """As Kafka does it: this generation cannot be, and its members hear that it is not their fault."""
+        effects = Effects()
+        for member in self.roster:
+            self._answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), effects, now)
+        effects.add(self._prepare(now))
         return effects
 
     def _answer_sync(self, member: Member, response: SyncGroupResponse, effects: Effects, now: Now) -> None:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 DEAD_IS_AN_ERROR_FROM: Final = 6  # DescribeGroups: older clients are shown an unknown group as one that is dead
 
 GROUPS_PER_TICK_MAX: Final = 64  # after a restart ten thousand sessions may end at once; each tick stays a short turn
-LOOKS_PER_TICK_MAX: Final = 2_000  # groups and offsets that one turn of a sweep looks at: about a millisecond
+LOOKS_PER_TICK_MAX: Final = 1_000  # groups and offsets that one turn of a sweep looks at: about a millisecond
 
 _AT_ONCE: Final = 0  # a deadline that has always passed
 
@@ -252,11 +252,12 @@ class GroupCoordinator:
 
     def topics_deleted(self, topic_names: Sequence[str], now: Now) -> Effects:  # noqa: ARG002 - as all commands
         """Whoever makes a topic of that name again must not find offsets of the old one."""
+        topics = frozenset(topic_names)
         return Effects(
             [
                 offset_tombstone(group_id, place)
-                for group_id in self._offsets.groups()
-                for place in self._offsets.places(group_id, topic_names)
+                for group_id in self._offsets.groups_with(topics)
+                for place in self._offsets.places(group_id, topics)
             ]
         )
 

@@ -19,7 +19,7 @@ from headrace.wire.messages.group_records import GroupMetadataKey, OffsetCommitK
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
 
-    from headrace.coordinators.groups.offsets import CommittedOffset, CommittedOffsets
+    from headrace.coordinators.groups.offsets import CommittedOffsets
 
 Group = ClassicGroup | ModernGroup
 
@@ -76,11 +76,12 @@ def _sweep_topic(
         return Step([], looked_at=1)
     tombstones = []
     looked_at = 0
-    for partition, offset in offsets.of_topic(group_id, topic):
+    for partition, committed_ms, expires_ms in offsets.times(group_id, topic):
         looked_at += 1
-        place = TopicPartition(topic, partition)
-        if _is_over(offset, idle.since_ms, now_ms, retention_ms) and not offsets.is_unstable(group_id, place):
-            tombstones.append(offset_tombstone(group_id, place))
+        if _is_over(max(committed_ms, idle.since_ms), expires_ms, now_ms, retention_ms):
+            place = TopicPartition(topic, partition)
+            if not offsets.is_unstable(group_id, place):
+                tombstones.append(offset_tombstone(group_id, place))
     return Step(tombstones, looked_at)
 
 
@@ -96,7 +97,5 @@ def _idle(group: Group | None) -> _Idle | None:
     return None if read_topics is None else _Idle(read_topics, NO_TIMESTAMP)
 
 
-def _is_over(offset: CommittedOffset, idle_since_ms: Millis, now_ms: Millis, retention_ms: int) -> bool:
-    if offset.expires_ms != NO_TIMESTAMP:
-        return now_ms >= offset.expires_ms
-    return now_ms - max(offset.committed_ms, idle_since_ms) >= retention_ms
+def _is_over(since_ms: Millis, expires_ms: Millis, now_ms: Millis, retention_ms: int) -> bool:
+    return now_ms >= expires_ms if expires_ms != NO_TIMESTAMP else now_ms - since_ms >= retention_ms

@@ -19,6 +19,7 @@ from headrace.coordinators.groups.modern_members import (
     NO_PARTITIONS,
     STATIC_LEAVE_EPOCH,
     Member,
+    MemberState,
     by_topic,
     forget_member,
     partitions_of,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 COMMIT_VERSION_MIN: Final = 9
 """Of OffsetCommit, for members: the first version whose answer can say STALE_MEMBER_EPOCH."""
+
+WAITING_HEARTBEAT_INTERVAL_MS: Final = 500  # a few microseconds each, and only during a rebalance
 
 
 class ModernGroup:
@@ -179,7 +182,7 @@ class ModernGroup:
         response = ConsumerGroupHeartbeatResponse(
             member_id=after.member_id,
             member_epoch=after.standing.epoch,
-            heartbeat_interval_ms=self.settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._heartbeat_interval_ms(after),
         )
         if _asks_for_all(request) or after.standing.assigned != before.standing.assigned:
             response.assignment = Assignment(by_topic(after.standing.assigned, TopicPartitions))
@@ -303,6 +306,13 @@ class ModernGroup:
 
     def _profiles(self) -> Iterable[Profile]:
         return [member.profile for member in self._state.members.values()]
+
+    def _heartbeat_interval_ms(self, member: Member) -> int:
+        """Whoever waits for partitions that others still own asks often: they may be free in a moment."""
+        interval_ms = self.settings.consumer_heartbeat_interval_ms
+        if member.standing.state is MemberState.UNRELEASED_PARTITIONS:
+            return min(interval_ms, WAITING_HEARTBEAT_INTERVAL_MS)
+        return interval_ms
 
     def _renew_session(self, member_id: str, now: Now) -> None:
         self._deadlines.set((member_id, "session"), now.steady_ms + self.settings.consumer_session_timeout_ms)

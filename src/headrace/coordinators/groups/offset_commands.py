@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     Verdict = Callable[["OffsetToCommit"], ErrorCode]
 
 MISSING_GROUP_KNOWN_FROM: Final = 9  # OffsetCommit: older clients do not know GROUP_ID_NOT_FOUND
+COMMIT_BYTES_MAX: Final = 8 << 20  # of the records of one request; the largest batch of the log has twice as many
+RECORD_BYTES: Final = 80  # what the record of an offset has besides its texts, at most
+TIME_MS_MAX: Final = (1 << 63) - 1  # the latest that a record can say; an old client may ask for more
 
 
 class OffsetToCommit(Protocol):
@@ -75,11 +78,12 @@ def commit(
             is_transactional=False,
             now=now,
         )
+        _check_size(request.group_id, request.topics)
     except Refusal as refusal:
         code = refusal.code
         return Effects(replies=[Reply(token, _commit_answer(request, lambda _: code))])
     keeps_ms = request.retention_time_ms
-    expires_ms = NO_TIMESTAMP if keeps_ms < 0 else Millis(now.wall_ms + keeps_ms)
+    expires_ms = NO_TIMESTAMP if keeps_ms < 0 else Millis(min(now.wall_ms + keeps_ms, TIME_MS_MAX))
     verdict = _metadata_verdict(metadata_max_bytes)
     records = _commit_records(request.group_id, request.topics, verdict, now.wall_ms, expires_ms)
     return Effects(records, [Reply(token, _commit_answer(request, verdict))])
@@ -106,6 +110,7 @@ def commit_in_transaction(
             is_transactional=True,
             now=now,
         )
+        _check_size(request.group_id, request.topics)
     except Refusal as refusal:
         # No client of this API knows the newer error. As Kafka does, a stale epoch is an illegal generation here.
         is_stale = refusal.code is ErrorCode.STALE_MEMBER_EPOCH
@@ -176,6 +181,21 @@ def _no_offset(partition: int, error_code: ErrorCode) -> OffsetFetchResponsePart
 
 def _missing(group_id: str, code: ErrorCode) -> Refusal:
     return Refusal(code, f"there is no group {group_id!r}; whoever commits as a member must join it first")
+
+
+def _check_size(
+    group_id: str, topics: Sequence[OffsetCommitRequestTopic] | Sequence[TxnOffsetCommitRequestTopic]
+) -> None:
+    """Before any record is made: each repeats the group and the topic, so a small request may become a large batch."""
+    size = 0
+    for topic in topics:
+        size += len(topic.partitions) * (RECORD_BYTES + len(group_id.encode()) + len(topic.name.encode()))
+        size += sum(len((partition.committed_metadata or "").encode()) for partition in topic.partitions)
+    if size > COMMIT_BYTES_MAX:
+        raise Refusal(
+            ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+            f"offsets that take {size} bytes in the log; one request may commit {COMMIT_BYTES_MAX}",
+        )
 
 
 def _metadata_verdict(metadata_max_bytes: int) -> Verdict:

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headrace.model.names import NO_EPOCH, NO_TIMESTAMP, Epoch, Millis, Offset, ProducerId, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from headrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
 
 _FIXED: Final = Struct(">qiqq")
 """Offset, leader epoch, time of the commit, time of its end. The metadata follows as UTF-8."""
+
+_TIMES: Final = Struct(">12xqq")
+"""Only the two times of the above."""
 
 _NO_PARTITIONS: Final[Mapping[int, bytes]] = {}
 _NO_PLACES: Final[Mapping[TopicPartition, dict[ProducerId, bytes | None]]] = {}
@@ -103,6 +106,13 @@ class CommittedOffsets:
         yield from self._kept
         yield from (group_id for group_id in self._waiting if group_id not in self._kept)
 
+    def groups_with(self, topics: frozenset[str]) -> Iterable[str]:
+        """Those with an offset in one of the topics."""
+        for group_id in self.groups():
+            waiting = self._waiting.get(group_id, ())
+            if not topics.isdisjoint(self._kept.get(group_id, ())) or any(place.topic in topics for place in waiting):
+                yield group_id
+
     def has_any(self, group_id: str) -> bool:
         return group_id in self._kept or group_id in self._waiting
 
@@ -116,13 +126,20 @@ class CommittedOffsets:
             for partition, packed in topics.get(topic, _NO_PARTITIONS).items():
                 yield partition, _unpacked(packed)
 
-    def places(self, group_id: str, topics: Collection[str] | None = None) -> dict[TopicPartition, None]:
+    def times(self, group_id: str, topic: str) -> Iterator[tuple[int, Millis, Millis]]:
+        """Of each partition, when its offset was committed and when it is to end, if that was said."""
+        topics = self._kept.get(group_id)
+        if topics is not None:
+            for partition, packed in topics.get(topic, _NO_PARTITIONS).items():
+                yield partition, *_TIMES.unpack_from(packed)
+
+    def places(self, group_id: str, topics: frozenset[str] | None = None) -> dict[TopicPartition, None]:
         """Each partition (of `topics`, if given) with an offset, committed or waiting; once, in a steady order."""
-        kept = self._kept.get(group_id, {})
         places = {
             TopicPartition(topic, partition): None
-            for topic in (kept if topics is None else topics)
-            for partition in kept.get(topic, _NO_PARTITIONS)
+            for topic, partitions in self._kept.get(group_id, {}).items()
+            if topics is None or topic in topics
+            for partition in partitions
         }
         for place in self._waiting.get(group_id, ()):
             if topics is None or place.topic in topics:
