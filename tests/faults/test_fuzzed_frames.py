@@ -19,6 +19,7 @@ from headrace.wire.api import APIS, ApiKey
 from headrace.wire.batches import seal
 from headrace.wire.frames import RequestHeader, encode_request
 from headrace.wire.messages.api_versions import ApiVersionsRequest
+from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headrace.wire.records import encode_batch
 from tests.faults.hostile import LENGTH, Hostile, WatchedNode, one_batch, watched_node
@@ -42,11 +43,17 @@ NUMBERS = [0, 1, -1, 2, 7, 127, 128, 255, 2**15 - 1, -(2**15), 2**31 - 1, -(2**3
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedNode]:
-    configs = {"auto_create_topics_enable": "false"}  # or every name that a mutation makes up becomes a topic
+    configs = {
+        "auto_create_topics_enable": "false",  # or every name that a mutation makes up becomes a topic
+        "group_min_session_timeout_ms": "1",  # members that only joined are soon forgotten, and nobody waits for them
+        "group_initial_rebalance_delay_ms": "0",
+    }
     with watched_node(tmp_path_factory.mktemp("fuzz"), **configs) as watched:
         with watched.connect() as client:
             assert client.create_topic(TOPIC) == 0
             assert client.create_topic(OPENED, configs={"compression.type": "gzip", "cleanup.policy": "compact"}) == 0
+            for kind in (0, 1):  # the coordinators of groups and transactions
+                assert client.ask(FindCoordinatorRequest("any", kind), 3).error_code == 0
             for _ in range(20):
                 assert client.produce(TOPIC, one_batch()).error_code == 0
         yield watched
@@ -191,7 +198,7 @@ def send_one(client: Hostile, frame: bytes) -> str:
     """Send it and then a request that must be answered, unless the frame has eaten it or made the node hang up."""
     is_whole = LENGTH.unpack_from(frame)[0] == len(frame) - 4
     api_key = struct.unpack_from(">h", frame, 4)[0] if len(frame) >= 6 else 0
-    may_wait = not is_whole or api_key == ApiKey.FETCH
+    may_wait = not is_whole or api_key in {ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
     client.socket.settimeout(0.05 if may_wait else 60.0)
     client.send(frame + SENTINEL_FRAME)
     try:

@@ -30,6 +30,7 @@ from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.list_config_resources import ListConfigResourcesRequest
 from headrace.wire.records import encode_batch
+from tests.clients import coordinated_requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,8 +69,21 @@ def _messages(key: ApiKey, version: int, topic: str, topic_id: TopicId) -> Itera
             for timestamp in (-1, -2, -3, 1_700_000_000_000):
                 parts = [list_offsets.ListOffsetsPartition(0, timestamp=timestamp)]
                 yield list_offsets.ListOffsetsRequest(-1, topics=[list_offsets.ListOffsetsTopic(topic, parts)])
+        case ApiKey.JOIN_GROUP | ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            for member_id in ("", coordinated_requests.MEMBER):
+                yield from _some(coordinated_requests.group_request_of(key, version, topic, member_id))
         case _:
-            yield from _admin(key, version, topic)
+            topics = {topic: topic_id}
+            coordinated = [
+                *_some(coordinated_requests.group_request_of(key, version, topic)),
+                *_some(coordinated_requests.offsets_request_of(key, version, topics)),
+                *_some(coordinated_requests.transaction_request_of(key, version, topics)),
+            ]
+            yield from coordinated or _admin(key, version, topic)
+
+
+def _some(message: Message | None) -> list[Message]:
+    return [] if message is None else [message]
 
 
 def _batches() -> Iterator[bytes]:
@@ -127,6 +141,7 @@ def _admin(key: ApiKey, version: int, topic: str) -> Iterator[Message]:
             yield delete_records.DeleteRecordsRequest([delete_records.DeleteRecordsTopic(topic, parts)], 1000)
         case ApiKey.INIT_PRODUCER_ID:
             yield InitProducerIdRequest(None, 1000)
+            yield InitProducerIdRequest(coordinated_requests.TRANSACTION, 1000)
         case ApiKey.OFFSET_FOR_LEADER_EPOCH:
             parts_ = [offset_for_leader_epoch.OffsetForLeaderPartition(0, leader_epoch=0)]
             wanted = [offset_for_leader_epoch.OffsetForLeaderTopic(topic, parts_)]
