@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.clients.node_fixtures", "tests.clients.group_fixtures"]
 
-PROTOCOL_TYPE_FROM = 7  # of JoinGroup
+STATIC_FROM = 5  # of JoinGroup
+PROTOCOL_TYPE_FROM = 7
+
+DYNAMIC = [(version, None) for version in versions_of(ApiKey.JOIN_GROUP)]
+STATIC = [(version, "instance") for version in versions_of(ApiKey.JOIN_GROUP) if version >= STATIC_FROM]
 
 
-@pytest.mark.parametrize("version", versions_of(ApiKey.JOIN_GROUP))
-@pytest.mark.parametrize("instance_id", [None, "instance"])
+@pytest.mark.parametrize(("version", "instance_id"), DYNAMIC + STATIC)
 def test_a_classic_member(
     connection: RawConnection, two_partitions: str, version: int, instance_id: str | None
 ) -> None:
-    if instance_id is not None and version < 5:
-        pytest.skip("there are no static members before version 5")
     find_coordinator(connection)
     group = new_name("group")
     member = RawMember(connection, group, instance_id, [two_partitions])
