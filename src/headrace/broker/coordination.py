@@ -20,6 +20,7 @@ from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.runtime.tasks import TaskScope
+from headrace.storage.damage import RESTORE_OR_REMOVE
 from headrace.wire.partitioning import partition_for_coordinated
 
 if TYPE_CHECKING:
@@ -97,8 +98,7 @@ class Coordination:
         node = self._node
         if node.image.topic_named(topic) is None:
             log.info("creating %s", topic)
-            partitions = _partition_count(topic, node.settings)
-            wanted = [NewTopic(topic, partitions, configs=INTERNAL_CONFIGS)]
+            wanted = [new_topic(topic, node.settings)]
             outcomes = await node.submit_each(
                 [topic],
                 lambda image: create_topics(image, wanted, node.configs, node.new_topic_id),
@@ -174,6 +174,15 @@ class Coordination:
         shard = (self._group_shards if is_group else self._transaction_shards).pop(partition.index)
         shard.close()
 
+    def _unreadable(self, partition: Partition, problem: str) -> None:
+        """Nobody can coordinate from this log. It counts as offline, and the others do their work."""
+        trouble = f"its groups or transactions cannot be loaded: {problem}. {RESTORE_OR_REMOVE}"
+        log.error("%s is offline: %s", partition.name, trouble)
+        served = self._node.topics.topic(partition.log_id.topic_id)
+        if served is not None:
+            served.troubles[partition.index] = trouble
+        self.left(partition)
+
     def topics_changed(self, deleted: Sequence[str]) -> None:
         """Topics appeared, grew or went."""
         for shard in self._group_shards.values():
@@ -207,6 +216,7 @@ class Coordination:
             new_mind=lambda: GroupCoordinator(self._group_settings(), ImageTopics(lambda: node.image)),
             kinds=GROUP_KINDS,
             load_turn=self._load_turn,
+            on_unreadable=self._unreadable,
             on_failure=node.fail,
         )
 
@@ -219,6 +229,7 @@ class Coordination:
             kinds=TRANSACTION_KINDS,
             load_turn=self._load_turn,
             on_effects=self._order_markers,
+            on_unreadable=self._unreadable,
             on_failure=node.fail,
         )
 
@@ -269,7 +280,10 @@ def _known(topic: Topic | None) -> KnownTopic | None:
     return None if topic is None else KnownTopic(topic.topic_id, topic.name, topic.partition_count)
 
 
-def _partition_count(topic: str, settings: NodeSettings) -> int:
-    if topic == CONSUMER_OFFSETS:
-        return settings.offsets_topic_num_partitions
-    return settings.transaction_state_log_num_partitions
+def new_topic(name: str, settings: NodeSettings) -> NewTopic:
+    """A topic that nobody has described: as all are, or as coordinators need it if it is one of theirs."""
+    if name == CONSUMER_OFFSETS:
+        return NewTopic(name, settings.offsets_topic_num_partitions, configs=INTERNAL_CONFIGS)
+    if name == TRANSACTION_STATE:
+        return NewTopic(name, settings.transaction_state_log_num_partitions, configs=INTERNAL_CONFIGS)
+    return NewTopic(name)

@@ -16,6 +16,7 @@ from headrace.coordinators.records import UnreadableRecord, decode, encode
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_PRODUCER, NO_TIMESTAMP, Offset, ProducerId
 from headrace.runtime.tasks import Breather
+from headrace.storage.damage import DamagedLog
 from headrace.wire.batches import CorruptBatch, read_header
 from headrace.wire.control import is_commit_marker
 from headrace.wire.records import decode_records, encode_batch
@@ -53,6 +54,7 @@ class Mind(Protocol):
 
 
 MindT = TypeVar("MindT", bound=Mind)
+StepT = TypeVar("StepT")
 
 
 class Shard(Generic[MindT]):
@@ -67,6 +69,7 @@ class Shard(Generic[MindT]):
         kinds: Kinds,
         load_turn: asyncio.Lock,
         on_effects: Callable[[Shard[MindT], Effects], None] | None = None,
+        on_unreadable: Callable[[Partition, str], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.partition = partition
@@ -75,6 +78,7 @@ class Shard(Generic[MindT]):
         self._kinds = kinds
         self._load_turn = load_turn
         self._on_effects = on_effects
+        self._on_unreadable = on_unreadable
         self._on_failure = on_failure
         self._mind: MindT | None = None
         self._is_closed = False
@@ -91,8 +95,8 @@ class Shard(Generic[MindT]):
                 # One after the other: fifty loads at once would each take their slice of every turn of the loop.
                 async with self._load_turn:
                     await self._load()
-            except (UnreadableRecord, CorruptBatch) as problem:
-                log.error("%s cannot be loaded: %s", self.partition.name, problem)  # noqa: TRY400 - it says it all
+            except (UnreadableRecord, CorruptBatch, DamagedLog) as problem:
+                self._on_unreadable(self.partition, str(problem))
                 return
             await self._needs_load.wait()
             self._needs_load.clear()
@@ -116,9 +120,16 @@ class Shard(Generic[MindT]):
                 raw = memoryview(await self._world.threads.run(piece.read))
             finally:
                 piece.release()
-            position = 0
-            while position < len(raw):
-                header = read_header(raw, position)
+            offset = await self._apply(raw, mind, breather)
+        self._mind = mind
+        self._perform(mind, mind.loaded(self._now()))
+
+    async def _apply(self, raw: memoryview, mind: MindT, breather: Breather) -> int:
+        """Apply whole batches; the offset after them."""
+        position = 0
+        while position < len(raw):
+            header = read_header(raw, position)
+            try:
                 for record in decode_records(raw[position : position + header.size], inflate_max=INFLATE_MAX):
                     producer_id = ProducerId(header.producer_id)
                     if header.is_control:
@@ -127,10 +138,10 @@ class Shard(Generic[MindT]):
                         owner = producer_id if header.is_transactional else NO_PRODUCER
                         mind.apply(decode(self._kinds, record.key, record.value), owner)
                     await breather.breathe()
-                position += header.size
-                offset = header.next_offset
-        self._mind = mind
-        self._perform(mind, mind.loaded(self._now()))
+            except (UnreadableRecord, CorruptBatch) as problem:
+                raise UnreadableRecord(f"in the batch at offset {header.base_offset}: {problem}") from problem
+            position += header.size
+        return header.next_offset
 
     # ---- asking
 
@@ -138,17 +149,18 @@ class Shard(Generic[MindT]):
         """Let the mind decide; its answer, once that is committed. Raises Refusal if nobody can decide here now."""
         mind = self.mind()
         token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        effects = self._soundly(lambda: decide(mind, token, self._now()))
         self._asking[token] = None
         try:
-            self._perform(mind, self._decide(lambda: decide(mind, token, self._now())))
+            self._perform(mind, effects)
             return await token
         finally:
             self._asking.pop(token, None)
 
-    def _decide(self, decide: Callable[[], Effects]) -> Effects:
+    def _soundly(self, step: Callable[[], StepT]) -> StepT:
         """A refusal changes nothing. Any other error may leave half a decision behind: such a mind is not kept."""
         try:
-            return decide()
+            return step()
         except Refusal:
             raise
         except Exception:
@@ -201,8 +213,9 @@ class Shard(Generic[MindT]):
     def _perform(self, mind: MindT, effects: Effects) -> None:
         is_transactional = effects.producer[0] != NO_PRODUCER
         if effects.records:
+            batch = self._soundly(lambda: self._batch(effects))
             try:
-                self.partition.append(self._batch(effects), needs_grant=is_transactional)
+                self.partition.append(batch, needs_grant=is_transactional)
             except Refusal as refusal:
                 if is_transactional and refusal.code in PRODUCERS_FAULT:  # and the mind counts on nothing
                     self._reply(effects.replies, refusal)
@@ -218,7 +231,7 @@ class Shard(Generic[MindT]):
 
     def _try_to_perform(self, mind: MindT, decide: Callable[[], Effects]) -> None:
         try:
-            self._perform(mind, self._decide(decide))
+            self._perform(mind, self._soundly(decide))
         except Exception as failure:  # noqa: BLE001 - nobody else would hear of it
             self._on_failure(failure)
 

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.appending import AppendStage
-from headrace.broker.coordination import Coordination
+from headrace.broker.coordination import Coordination, new_topic
 from headrace.broker.counters import Counters
 from headrace.broker.fetching import SessionCache
 from headrace.broker.following import Following
@@ -17,7 +17,7 @@ from headrace.broker.topics import TopicTable
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
 from headrace.metadata.node_commands import name_cluster, register_node, reserve_producer_ids
-from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.metadata.topic_commands import create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, ProducerId, TopicId, topic_id_text, topic_name_problem
 from headrace.runtime.tasks import Breather, TaskScope
@@ -236,7 +236,7 @@ class Node:
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, Refusal]:
         """Create topics that a client mentioned. Returns why, for those that cannot be."""
-        wanted = [NewTopic(name) for name in names]
+        wanted = [new_topic(name, self.settings) for name in names]
         outcomes = await self.submit_each(
             names, lambda image: create_topics(image, wanted, self.configs, self.new_topic_id), needs_room=True
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from headrace.broker.appending import ACKS_ALL, Admitted, StagedWrite
 from headrace.broker.waiters import CommitWaiters
 from headrace.metadata.configs import LONG_MAX
+from headrace.metadata.internal import is_internal
 from headrace.metadata.settings import DEFAULT_TOPIC_SETTINGS
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
@@ -205,6 +206,10 @@ class Partition:
 
     def _rewrite(self, batch: memoryview, header: BatchHeader) -> tuple[memoryview, BatchHeader, int]:
         """What the topic's settings ask for: keys, another codec, the time of append."""
+        if is_internal(self.name.topic):
+            raise Refusal(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.name.topic} is written by coordinators alone, not by clients"
+            )
         settings = self.settings
         if settings.is_compacted:
             problems = check_records(batch, inflate_max=INFLATE_MAX, problem_of=key_problem)
@@ -434,7 +439,8 @@ class Partition:
     def configure(self, settings: TopicSettings) -> None:
         self.settings = settings
         self._max_message_bytes = settings.max_message_bytes
-        self._rewrites = settings.opens_batches or settings.is_compacted
+        # Batches for internal topics take that way to be refused, so that all others need not be asked.
+        self._rewrites = settings.opens_batches or settings.is_compacted or is_internal(self.name.topic)
         self._has_oldest_time = settings.message_timestamp_before_max_ms < LONG_MAX
         self._plausible_until_ms = 0
         self.log.settings = log_settings(settings)

@@ -23,7 +23,7 @@ from headrace.metadata.effective_configs import (
     node_settings,
     topic_config_entries,
 )
-from headrace.metadata.internal import CLUSTER_METADATA
+from headrace.metadata.internal import CLUSTER_METADATA, is_internal
 from headrace.metadata.records import ConfigChanged, MetadataRecord, PartitionCreated, TopicCreated, TopicDeleted
 from headrace.metadata.topic_configs import topic_config_key
 from headrace.model.errors import ErrorCode, Refusal
@@ -310,6 +310,12 @@ def create_partitions(
 def _partitions_to_add(
     image: ClusterImage, topic: Topic, more: MorePartitions, requested_before: int
 ) -> list[CreatedPartition]:
+    if is_internal(topic.name):
+        raise Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{topic.name} keeps its {topic.partition_count} partitions: with more, coordinators would look for groups "
+            "and transactions where they are not",
+        )
     have = topic.partition_count
     added = more.partition_count - have
     if added < 1:

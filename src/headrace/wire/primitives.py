@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 ELEMENTS_MAX = 1_000_000  # array elements in one message: a 100 MB frame of two-byte structs must not become 5 GB
 VARINT_BYTES_MAX = 5  # 32 bits, seven per byte
 VARLONG_BYTES_MAX = 10  # 64 bits, seven per byte
-STRING_BYTES_MAX = 0x7FFF  # what the int16 in front of an old-style string can say
+STRING_BYTES_MAX = 0x7FFF  # what the int16 in front of an old-style string can say; read, the new style has no more
 
 _INT8 = Struct(">b")
 _INT16 = Struct(">h")
@@ -144,6 +144,10 @@ class Reader:
         if length < 0:
             return None
         start = self.position
+        if length > STRING_BYTES_MAX:
+            raise Malformed(
+                f"string of {length} bytes at byte {start}; the longest that is allowed has {STRING_BYTES_MAX}"
+            )
         try:
             return str(self.view_of(length), "utf-8")
         except UnicodeDecodeError as problem:

@@ -100,6 +100,7 @@ async def test_one_log_is_loaded_after_the_other(tmp_path: Path) -> None:
                 new_mind=lambda name=name: NotingMind(name, notes),  # type: ignore[misc]
                 kinds=GROUP_KINDS,
                 load_turn=turn,
+                on_unreadable=lambda _, problem: failures.append(AssertionError(problem)),
                 on_failure=failures.append,
             )
         )

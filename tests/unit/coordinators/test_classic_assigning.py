@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.coordinators.groups.classic_cycle import RECORD_BYTES_MAX
 from headrace.model.errors import ErrorCode
 from tests.unit.coordinators.classic_scene import NOON_MS, RANGE, REBALANCE_MS, SESSION_MS, Scene
 
@@ -47,6 +48,15 @@ def test_what_the_leader_decides_is_written_whole(scene: Scene) -> None:
     ]
     assert {(each.client_id, each.client_host) for each in value.members} == {("client", "127.0.0.1")}
     assert {(each.session_timeout, each.rebalance_timeout) for each in value.members} == {(SESSION_MS, REBALANCE_MS)}
+
+
+def test_a_generation_that_no_record_can_hold_is_not_begun(scene: Scene) -> None:
+    leader, follower = assigning(scene, 2, protocols={"range": b"x" * (RECORD_BYTES_MAX // 2)})
+    parked = scene.sync(follower, 1)
+    assert scene.sync(leader, 1, {leader: b"a"}).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert parked.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert scene.log == []
+    assert scene.group.state_name == "PreparingRebalance"
 
 
 def test_whom_the_leader_forgets_gets_nothing_and_strangers_are_ignored(scene: Scene) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.coordinators.groups.coordinator import LOOKS_PER_TICK_MAX
+from headrace.coordinators.groups.offset_commands import COMMIT_BYTES_MAX
 from headrace.model.errors import ErrorCode
 from headrace.model.names import ProducerId, TopicId
 from headrace.wire.messages.offset_commit import (
@@ -20,6 +21,11 @@ from headrace.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from headrace.wire.messages.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponsePartitions
+from headrace.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.unit.coordinators.living_coordinator import SETTINGS, LivingCoordinator
 
 RETENTION_MS = SETTINGS.offsets_retention_ms
@@ -93,6 +99,31 @@ def test_a_partition_with_too_much_metadata_is_refused_alone(coordinator):
     assert [partition.error_code for partition in topic.partitions] == [0, ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert coordinator.fetch("g").metadata == longest
     assert coordinator.fetch("g", partition=1).committed_offset == -1
+
+
+@pytest.mark.parametrize("command", ["commit_offsets", "commit_offsets_in_transaction"])
+def test_what_would_be_too_much_for_the_log_is_refused_before_it_is_made(coordinator, command):
+    """The group's name alone is repeated in every record."""
+    group_id, count = "g" * 30_000, COMMIT_BYTES_MAX // 30_000 + 1
+    if command == "commit_offsets":
+        partitions = [OffsetCommitRequestPartition(0, number) for number in range(count)]
+        request = OffsetCommitRequest(group_id, topics=[OffsetCommitRequestTopic("orders", partitions=partitions)])
+    else:
+        in_transaction = [TxnOffsetCommitRequestPartition(0, number) for number in range(count)]
+        request = TxnOffsetCommitRequest(
+            "tx", group_id, 7, 0, topics=[TxnOffsetCommitRequestTopic("orders", in_transaction)]
+        )
+    (topic,) = coordinator.ask(command, request, 5).topics
+    assert {partition.error_code for partition in topic.partitions} == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+    assert coordinator.log == []
+
+
+def test_an_offset_may_be_kept_for_ever(coordinator):
+    assert coordinator.commit("g", 42, version=2, retention_ms=(1 << 63) - 1) == 0
+    coordinator.reload()
+    coordinator.wait(10 * RETENTION_MS)
+    coordinator.expire()
+    assert coordinator.fetch("g").committed_offset == 42
 
 
 def test_metadata_that_no_record_can_hold_is_refused_whatever_is_set(coordinator):

@@ -69,6 +69,14 @@ def test_refusals(image, more, code, words):
     assert [record.topic_id for record in decision.records] == [numbered_topic_id(2)], "the other topic still grows"
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_coordinators_topics_stay_as_they_are_since_their_partitions_say_where_a_group_lives(name):
+    image = with_topics(cluster_of(1), NewTopic(name, 16))
+    decision = create_partitions(image, [MorePartitions(name, 20)])
+    assert refused(decision.response[0])[0] is ErrorCode.INVALID_PARTITIONS
+    assert decision.records == ()
+
+
 def test_every_topic_has_an_outcome_and_a_repeated_one_is_refused(image):
     wanted = [MorePartitions("orders", 3), MorePartitions("other", 2), MorePartitions("orders", 4)]
     outcomes = create_partitions(image, wanted).response

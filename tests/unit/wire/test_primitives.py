@@ -115,6 +115,7 @@ BAD_BYTES: list[tuple[str, str, Callable[[Reader], object]]] = [
     ("null bytes", "ffffffff", lambda reader: reader.blob()),
     ("a null array", "ffffffff", lambda reader: reader.strings()),
     ("a string that is not UTF-8", "0001ff", lambda reader: reader.string()),
+    ("a compact string longer than any", "818002" + "61" * 32768, lambda reader: reader.string(True)),
     ("a string longer than what is left", "0005ab", lambda reader: reader.string()),
     ("bytes longer than what is left", "7fffffffab", lambda reader: reader.nullable_blob()),
     ("a varint that never ends", "ffffffffffff", lambda reader: reader.uvarint()),

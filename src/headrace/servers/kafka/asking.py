@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.coordinators.effects import Caller
 from headrace.model.errors import ErrorCode
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.apis import Request
 
 
+NAME_IN_MEMBER_ID_MAX: Final = 200  # characters; a member id is a string in records, whose length is limited
+
+
 def caller_of(request: Request) -> Caller:
     return Caller(request.client_id, f"/{request.connection.link.peer.host}", request.version)
 
@@ -22,7 +25,8 @@ def caller_of(request: Request) -> Caller:
 def joining_caller_of(request: Request) -> Caller:
     """For requests that may need a new member id: the client's name in front, so that people recognise it."""
     token = TopicIdOf(request.node.world.entropy.token(16))
-    return caller_of(request)._replace(fresh_member_id=f"{request.client_id}-{topic_id_text(token)}")
+    name = request.client_id[:NAME_IN_MEMBER_ID_MAX]
+    return caller_of(request)._replace(fresh_member_id=f"{name}-{topic_id_text(token)}")
 
 
 def find_topic(request: Request, name: str, topic_id: TopicId) -> tuple[Topic | None, ErrorCode]:
