@@ -35,6 +35,7 @@ class Flusher:
         self._wanted: dict[PartitionLog, None] = {}
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._failure: DiskFailure | None = None
 
     def want(self, log: PartitionLog, *, is_urgent: bool) -> None:
         """Flush what the log holds now: at once if it is urgent, else together with what comes a little later."""
@@ -66,13 +67,37 @@ class Flusher:
             await breather.breathe()
         if not tickets:
             return
-        sync = partial(_sync, self._world.disk, [ticket for _, ticket in tickets])
-        await self._world.threads.run(sync, lane=LANE)
+        await self._sync_in_lane(partial(_sync, self._world.disk, [ticket for _, ticket in tickets]))
         for log, ticket in tickets:
             log.finish_flush(ticket)
             if not log.is_closed:
                 self._on_flushed(log)
             await breather.breathe()
+
+    async def sync_everything(self) -> None:
+        """Whatever was written by now is on the device, wherever it lies."""
+        await self._sync_in_lane(partial(_sync_everything, self._world.disk))
+
+    async def _sync_in_lane(self, sync: Callable[[], None]) -> None:
+        await self._world.threads.run(partial(self._sync_unless_failed, sync), lane=LANE)
+
+    def _sync_unless_failed(self, sync: Callable[[], None]) -> None:
+        """After a failed sync, pages that are not on the device count as clean: the next sync, which may already wait
+        in this lane, would succeed without them."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            sync()
+        except DiskFailure as failure:
+            self._failure = failure
+            raise
+
+
+def _sync_everything(disk: Disk) -> None:
+    try:
+        disk.sync_everything()
+    except OSError as error:
+        raise DiskFailure(f"the disk failed to sync: {error}") from error
 
 
 def _sync(disk: Disk, tickets: Sequence[FlushTicket]) -> None:

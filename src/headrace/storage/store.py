@@ -97,7 +97,7 @@ class LogStore:
             await breather.breathe()
         is_complete = not self._unopened and len(closed) == len(logs)
         async with self._checkpointing:
-            await self.world.threads.run(self._sync_everything, lane=LANE)
+            await self.flusher.sync_everything()
             points = {**self._recovery_points, **closed}
             is_stored = await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
             if await self._store_starts() and is_stored and is_complete:
@@ -230,7 +230,7 @@ class LogStore:
                     points[log.log_id] = log.flushed_offset
                 await breather.breathe()
             if points != self._recovery_points:
-                await self.world.threads.run(self._sync_everything, lane=LANE)
+                await self.flusher.sync_everything()
                 if await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)):
                     self._recovery_points = points
             await self._store_starts()
@@ -262,7 +262,7 @@ class LogStore:
         if starts == self._start_offsets:
             return True
         # Deleted batches live on in the snapshots of their producers: sequences, and transactions that began there.
-        await self.world.threads.run(self._sync_everything, lane=LANE)
+        await self.flusher.sync_everything()
         if not await self._write(checkpoints.START_OFFSETS, checkpoints.encode_offsets(starts)):
             return False
         self._start_offsets = starts
@@ -271,12 +271,6 @@ class LogStore:
     async def _write(self, path: str, content: bytes) -> bool:
         """Replace a file durably; False if the disk is full, and the old one still stands."""
         return await self.world.threads.run(partial(_replace_file, self.world.disk, path, content))
-
-    def _sync_everything(self) -> None:
-        try:
-            self.world.disk.sync_everything()
-        except OSError as error:
-            raise DiskFailure(f"the disk failed to sync: {error}") from error
 
 
 def _trouble(error: OSError, what: str) -> Refusal | DiskFailure:
