@@ -332,6 +332,11 @@ def test_ctrl_c_aborts_the_whole_input(node: NodeProcess, headrace: Call) -> Non
     assert headrace("consume", "--topic", name, *COMMITTED).lines == []
 
 
+def test_a_topic_is_not_copied_into_itself(refused: Call) -> None:
+    ran = refused("consume", "--topic", "same", "--group", "g", "--to-topic", "same")
+    assert "the copies would be copied" in ran.talk
+
+
 def test_messages_are_copied_exactly_once_with_all_that_belongs_to_them(headrace: Call) -> None:
     source, target = new_name("source"), new_name("target")
     for name in (source, target):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
 from headrace.cli.group_reading import ASSIGNMENT_OVER, ends_of, in_order, is_finished, member, uninterrupted, wait_s
 from headrace.cli.output import talk
 from headrace.client.errors import TransactionAborted
@@ -32,6 +34,8 @@ class Undone(Exception):
 
 async def copy_in_group(cluster: Cluster, reading: Reading, membership: Membership, tally: Tally) -> None:
     assert membership.to_topic is not None
+    if membership.to_topic == reading.topic:
+        raise click.UsageError(f"--to-topic {reading.topic} is where the messages come from: the copies would be copied")
     await cluster.topic(membership.to_topic)  # a wrong name is told before anybody joins a group
     ends = await ends_of(cluster, reading)
     settings = ProducerSettings(
