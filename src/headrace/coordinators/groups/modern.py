@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from headrace.coordinators.groups.modern_members import Profile
     from headrace.coordinators.groups.settings import GroupSettings
     from headrace.coordinators.groups.topics import Topics
-    from headrace.model.names import Millis
+    from headrace.model.names import LogId, Millis
     from headrace.wire.messages.consumer_group_describe import DescribedGroup
     from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -238,7 +238,7 @@ class ModernGroup:
             member.standing,
             state.target_epoch,
             state.targets.get(member_id, NO_PARTITIONS),
-            owned=None if request.topic_partitions is None else partitions_of(request.topic_partitions),
+            owned=_owned(request, member.standing.epoch),
             is_occupied=lambda log_id: state.occupant_of(log_id) not in {None, member_id},
         )
         if standing != member.standing:
@@ -327,6 +327,16 @@ class ModernGroup:
     def _cancel_deadlines(self, member_id: str) -> None:
         self._deadlines.cancel((member_id, "session"))
         self._deadlines.cancel((member_id, "rebalance"))
+
+
+def _owned(request: ConsumerGroupHeartbeatRequest, present_epoch: int) -> frozenset[LogId] | None:
+    """What a member says that it owns; None if it did not say, or said it in an epoch that is over.
+
+    Such a request may have been overtaken by a newer one of the same member: what it does not name, the member may have
+    been given since. (Kafka takes its word, and may give away what is still being read.)
+    """
+    is_over = JOIN_EPOCH < request.member_epoch < present_epoch
+    return None if is_over or request.topic_partitions is None else partitions_of(request.topic_partitions)
 
 
 def _asks_for_all(request: ConsumerGroupHeartbeatRequest) -> bool:
