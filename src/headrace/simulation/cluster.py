@@ -15,6 +15,7 @@ from headrace.simulation.life import OUTSIDE
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
+    from headrace.runtime.network import Network
     from headrace.simulation.host import Host
     from headrace.simulation.universe import Universe
 
@@ -109,6 +110,8 @@ class SimulatedCluster:
         """Called for every serving node, often, and at the instant before it crashes."""
         self._chance = universe.random("supervisor")
         self._supervisors: list[asyncio.Task[None]] = []
+        self.client_network: Callable[[Network], Network] = lambda network: network
+        """What clients get instead of their host's network, if anybody is to overhear them."""
         self.is_hurried = False
         """Once set, nodes are started again soon."""
 
@@ -147,6 +150,12 @@ class SimulatedCluster:
         while not all(process.is_serving for process in self.nodes):  # noqa: ASYNC110 - any of them may go down again
             await asyncio.sleep(READY_STEP_S)
 
+    async def wait_down(self) -> None:
+        """Until every node has gone down, and its present life is another."""
+        lives = [process.host.life for process in self.nodes]
+        while not all(life.is_over for life in lives):  # noqa: ASYNC110 - a clean stop takes its time
+            await asyncio.sleep(READY_STEP_S)
+
     # Clients
 
     def client_host(self, name: str) -> Host:
@@ -155,7 +164,7 @@ class SimulatedCluster:
     def client(self, name: str, settings: ClusterSettings | None = None) -> Cluster:
         """A client on a host of its own. Everything that uses it must run there: see `run_on`."""
         world = self.client_host(name).world
-        return Cluster(self.bootstrap, world.network, world.clock, world.entropy, settings)
+        return Cluster(self.bootstrap, self.client_network(world.network), world.clock, world.entropy, settings)
 
     def run_on(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return self.client_host(name).start(work, "client")

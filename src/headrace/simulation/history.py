@@ -97,6 +97,18 @@ class Kind(Enum):
     CARRIED_ON = "a node did not stop when its disk had failed"
     MISLED = "a lookup by time names another record than the first"
     STUCK = "the cluster does not serve again after every fault is over"
+    TORN = "a transaction is to be seen in part"
+    ABORTED_READ = "a reader of committed records was shown an aborted one"
+    EARLY_READ = "a reader of committed records was shown one that nobody had asked to commit"
+    PASSED_OPEN = "a reader of committed records was led past an open transaction"
+    MISREAD = "a reader of committed records was not shown what the log's markers say"
+    HANGING = "a transaction is open long after its time"
+    WRONG_OFFSET = "a group's offset is none that was committed last"
+    STALE_COMMIT = "a commit of an old generation or epoch was accepted"
+    TWO_OWNERS = "two members of a group own a partition"
+    ORPHANED = "nobody in a group owns a partition"
+    UNPROCESSED = "a record was not transformed exactly once"
+    FORGOTTEN = "a coordinator knows something else after it was loaded anew"
     BUG = "code failed in a way that nobody expects"
 
 
@@ -120,6 +132,20 @@ class Reading(NamedTuple):
     """Exclusive."""
     records: Iterable[tuple[int, bytes]]
     """Offset and value, in the order in which they were read."""
+    markers: frozenset[int] = frozenset()
+    """Offsets of transactions' ends, which no consumer is handed."""
+    aborted: frozenset[int] = frozenset()
+    """Offsets of records that readers of committed ones are not handed."""
+
+
+class Jump(NamedTuple):
+    """A consumer was handed `next_offset` where it expected another. What lies between tells whether that is right."""
+
+    consumer: str
+    partition: TopicPartition
+    expected: int
+    next_offset: int
+    is_committed_only: bool
 
 
 @dataclass
@@ -137,6 +163,14 @@ class Figures:
     duplicates_without_idempotence: int = 0
     acked_leader_missing: int = 0
     """Not promised, so no violation."""
+    joins: int = 0
+    """Generations and epochs that members were told of, each with its share."""
+    offsets_committed: int = 0
+    offsets_unknown: int = 0
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    transactions_unknown: int = 0
+    transformed: int = 0
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={number}" for name, number in vars(self).items())
@@ -157,6 +191,7 @@ class History:
     watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     """The highest that anybody was told."""
     producer_ids: set[int] = field(default_factory=set)
+    jumps: list[Jump] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: Counter[str] = field(default_factory=Counter)
     _positions: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
@@ -201,13 +236,15 @@ class History:
         """A consumer reads from here on; what it did before does not bind it."""
         self._positions[consumer, partition] = offset
 
-    def polled(self, consumer: str, partition: TopicPartition, offset: int, value: bytes) -> None:
+    def polled(
+        self, consumer: str, partition: TopicPartition, offset: int, value: bytes, *, is_committed_only: bool = False
+    ) -> None:
         """A consumer was handed this record, after all that it was handed before."""
         expected = self._positions.get((consumer, partition), offset)
         if offset < expected:
             self.report(Kind.WENT_BACK, partition, offset, f"{consumer} expected {expected}")
         elif offset > expected and not self._may_be_gone(partition, offset):
-            self.report(Kind.SKIPPED, partition, expected, f"{consumer} was handed {offset} next")
+            self.jumps.append(Jump(consumer, partition, expected, offset, is_committed_only))
         self._positions[consumer, partition] = offset + 1
         self.saw(partition, offset, value)
 
@@ -233,9 +270,11 @@ class History:
         self.delete_done[partition] = max(start_offset, self.delete_done.get(partition, 0))
 
 
-def check(history: History, readings: Iterable[Reading]) -> tuple[list[Violation], Figures]:
+def check(
+    history: History, readings: Iterable[Reading], figures: Figures | None = None
+) -> tuple[list[Violation], Figures]:
     """Every broken promise, and the figures of the run."""
-    checker = _Checker(history)
+    checker = _Checker(history, figures or Figures())
     for reading in readings:
         checker.read(reading)
     checker.finish()
@@ -243,10 +282,10 @@ def check(history: History, readings: Iterable[Reading]) -> tuple[list[Violation
 
 
 class _Checker:
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, figures: Figures) -> None:
         self.history = history
         self.violations: list[Violation] = list(history.conflicts)
-        self.figures = Figures()
+        self.figures = figures
         self._starts: dict[TopicPartition, int] = {}
         self._times_found: Counter[bytes] = Counter()
         self._places: set[tuple[TopicPartition, int, bytes]] = set()
@@ -262,6 +301,7 @@ class _Checker:
         assert partition not in self._starts, f"{partition} was read twice"
         self._starts[partition] = reading.start_offset
         self._check_bounds(reading)
+        self._check_jumps(reading)
         seen = dict(self.history.seen.get(partition, {}))
         last_numbers: dict[str, int] = {}
         for offset, value in self._in_place(reading):
@@ -287,16 +327,29 @@ class _Checker:
         if reading.end_offset < told:
             self._report(Kind.WATERMARK_FELL, partition, reading.end_offset, f"a consumer was told {told}")
 
+    def _check_jumps(self, reading: Reading) -> None:
+        for consumer, partition, expected, next_offset, is_committed_only in self.history.jumps:
+            if partition == reading.partition:
+                unseen = reading.markers | reading.aborted if is_committed_only else reading.markers
+                passed = range(max(expected, reading.start_offset), next_offset)
+                skipped = [offset for offset in passed if offset not in unseen]
+                if skipped:
+                    self._report(Kind.SKIPPED, partition, skipped[0], f"{consumer} was handed {next_offset} next")
+
     def _in_place(self, reading: Reading) -> Iterator[tuple[int, bytes]]:
         """The records, with a report for each offset that is missing or stands where it must not."""
         expected = reading.start_offset
         for offset, value in reading.records:
+            while expected in reading.markers:
+                expected += 1
             if offset < expected:
                 self._report(Kind.OUT_OF_PLACE, reading.partition, offset, f"after offset {expected - 1}")
             elif offset > expected:
                 self._report(Kind.GAP, reading.partition, expected, f"the next record is at {offset}")
             expected = offset + 1
             yield offset, value
+        while expected in reading.markers:
+            expected += 1
         if expected < reading.end_offset:
             self._report(Kind.GAP, reading.partition, expected, f"the log is said to end at {reading.end_offset}")
         elif expected > max(reading.end_offset, reading.start_offset):

@@ -7,36 +7,45 @@ import logging
 import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.client.admin import Admin, ConfigChange, Resource, ResourceType
 from headrace.client.producer import Acks, BatchingProducer, ProducerSettings
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.simulation.cluster import SimulatedCluster
+from headrace.simulation.coordination import NODE_CONFIGS as COORDINATION_CONFIGS
+from headrace.simulation.coordination import WORKS as COORDINATED_WORKS
+from headrace.simulation.coordination import Coordination
+from headrace.simulation.echoes import Echo
 from headrace.simulation.fabric import Weather
 from headrace.simulation.faults import Faults
+from headrace.simulation.group_history import GroupBook
 from headrace.simulation.history import Figures, History, Kind, Promise, Violation, check
 from headrace.simulation.invariants import NodeWatch, check_topics, read_all
 from headrace.simulation.loop import Deadlock, Livelock, OutOfTime
 from headrace.simulation.stage import Stage, draw_topics
 from headrace.simulation.topic_churn import TopicBook, churn_topics
+from headrace.simulation.transaction_history import TransactionBook
 from headrace.simulation.universe import Universe
 from headrace.simulation.wire_workloads import produce_bluntly, produce_pipelined, take_producer_ids
 from headrace.simulation.workloads import TROUBLE, consume, produce_in_batches, trim
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Iterator
+    from collections.abc import Callable, Collection, Coroutine, Iterator
     from random import Random
     from typing import Any
 
     from headrace.simulation.history import Reading
 
-LIMIT_S = 200.0  # virtual; a run that takes longer hangs somewhere
+LIMIT_S = 400.0  # virtual; a run that takes longer hangs somewhere
 TROUBLE_S = (4.0, 20.0)
 CALM_S = 3.0  # after the last fault, for a node that was down to come back before anything is asked of it
 FLUSHED_WITHIN_S = 1.0  # what nobody waits for lingers 50 ms, and then takes a flush or two
 KEEP_EVERYTHING = [("retention.ms", ConfigChange.SET, "-1"), ("retention.bytes", ConfigChange.SET, "-1")]
-NODE_CONFIGS = {"log.retention.check.interval.ms": "700"}
+NODE_CONFIGS = {"log.retention.check.interval.ms": "700", **COORDINATION_CONFIGS}
+PLAIN_WORKS = ("trimming", "topics", "producer ids", "blunt requests", "batches", "pipelines")
+ECHOES = (0.0, 0.02, 0.15)  # of the requests of groups and transactions
 
 
 @dataclass
@@ -58,10 +67,10 @@ class Report:
         return not self.violations
 
 
-def run_scenario(seed: int, kinds: Collection[str] | None = None) -> Report:
-    """`kinds` of faults, by name; None lets the seed choose."""
+def run_scenario(seed: int, kinds: Collection[str] | None = None, works: Collection[str] | None = None) -> Report:
+    """`kinds` of faults and `works` of clients, by name; None lets the seed choose."""
     universe = Universe(seed, limit_s=LIMIT_S, weather=_draw_weather(Universe(seed).random("weather")))
-    scenario = _Scenario(universe, kinds)
+    scenario = _Scenario(universe, kinds, _draw_works(universe.random("works")) if works is None else works)
     report = Report(seed)
     with _bugs_reported_to(scenario.history):
         try:
@@ -79,6 +88,13 @@ def run_scenario(seed: int, kinds: Collection[str] | None = None) -> Report:
     return report
 
 
+def _draw_works(chance: Random) -> list[str]:
+    """Everything that writes plain records, or a part of that and some groups and transactions."""
+    coordinated = [work for work in COORDINATED_WORKS if chance.random() < 0.4]
+    plain = [work for work in PLAIN_WORKS if not coordinated or chance.random() < 0.4]
+    return [*plain, *coordinated]
+
+
 def _draw_weather(chance: Random) -> Weather:
     return Weather(
         latency_s=chance.choice(((0.0001, 0.002), (0.00001, 0.0001), (0.001, 0.05))),
@@ -89,14 +105,20 @@ def _draw_weather(chance: Random) -> Weather:
 
 
 class _Scenario:
-    def __init__(self, universe: Universe, kinds: Collection[str] | None) -> None:
+    def __init__(self, universe: Universe, kinds: Collection[str] | None, works: Collection[str]) -> None:
         self.history = History()
         self.book = TopicBook()
         self.cluster = SimulatedCluster(universe, configs=NODE_CONFIGS)
         chance = universe.random("scenario")
         self.faults = Faults(self.cluster, kinds)
         self._trouble_s = chance.uniform(*TROUBLE_S)
-        self._stage = Stage(self.cluster, self.history, draw_topics(chance))
+        transactions, groups = TransactionBook(self.history), GroupBook(self.history, universe.loop.time)
+        self._stage = Stage(self.cluster, self.history, transactions, groups, draw_topics(chance))
+        self._works = works
+        self._coordination = Coordination(self._stage, works)
+        echoes = universe.random("echoes").choice(ECHOES)
+        self._echo = Echo(self._stage, echoes, lambda: self.faults.happened.update(("late request",)))
+        self.cluster.client_network = self._echo.network
         self._chance = chance
         self._watch = NodeWatch(self.history)
         for process in self.cluster.nodes:
@@ -110,21 +132,27 @@ class _Scenario:
         await self.cluster.run_on("operator", self._create_topics())
         writers = self._start_writers()
         readers = [self.cluster.run_on("reader", consume(self._stage, "reader"))]
+        writers += self._coordination.start()
+        readers += self._coordination.start_readers()
         await self.faults.strike(self._trouble_s)
         await self._make_peace()
         for work in writers:
             await work
+        await self._coordination.settle()
         await self.cluster.run_on("judge", self._prove_health())
         for work in readers:
             await work
         self._check_survivors()
+        await self._coordination.end()
+        await self.cluster.run_on("judge", self._note_state())
         # What is true now must be true after every way to go down.
         self._chance.choice((self._cut_power, self._crash, self._stop))()
-        await asyncio.sleep(CALM_S)
+        await self.cluster.wait_down()
         await self.cluster.wait_ready()
-        readings = await self.cluster.run_on("judge", self._judge())
+        figures = Figures()
+        readings = await self.cluster.run_on("judge", self._judge(figures))
         self._check_exits()
-        return check(self.history, readings)
+        return check(self.history, readings, figures)
 
     # The parts of a run
 
@@ -136,21 +164,23 @@ class _Scenario:
                     self.history.expiring.add(topic.name)
 
     def _start_writers(self) -> list[asyncio.Task[Any]]:
-        stage, chance = self._stage, self._chance
-        works: dict[str, Coroutine[Any, Any, None]] = {
-            "trimmer": trim(stage, "trimmer"),
-            "keeper": churn_topics(stage, "keeper", self.book),
-            "taker": take_producer_ids(stage, "taker"),
-            "blunt": produce_bluntly(stage, "blunt"),
+        stage, twice = self._stage, range(self._chance.choice((1, 1, 2)))
+        every: dict[str, list[tuple[str, Callable[[Stage, str], Coroutine[Any, Any, None]]]]] = {
+            "trimming": [("trimmer", trim)],
+            "topics": [("keeper", partial(churn_topics, book=self.book))],
+            "producer ids": [("taker", take_producer_ids)],
+            "blunt requests": [("blunt", produce_bluntly)],
+            "batches": [(f"batcher{number}", produce_in_batches) for number in twice],
+            "pipelines": [(f"pipeliner{number}", produce_pipelined) for number in twice],
         }
-        for number in range(chance.choice((1, 1, 2))):
-            works[f"batcher{number}"] = produce_in_batches(stage, f"batcher{number}")
-            works[f"pipeliner{number}"] = produce_pipelined(stage, f"pipeliner{number}")
-        return [self.cluster.run_on(name, work) for name, work in works.items()]
+        assert tuple(every) == PLAIN_WORKS
+        wanted = [work for name in self._works if name in every for work in every[name]]
+        return [self.cluster.run_on(name, work(stage, name)) for name, work in wanted]
 
     async def _make_peace(self) -> None:
         """No more faults, and nothing new is begun."""
         await self.faults.heal()
+        self._echo.stop()
         self.cluster.is_hurried = True
         self._stage.end()
         await asyncio.sleep(CALM_S)
@@ -166,6 +196,7 @@ class _Scenario:
             for acks in (Acks.ALL, Acks.LEADER):
                 await self._probe(BatchingProducer(cluster, ProducerSettings(acks=acks, delivery_timeout_s=20.0)))
             await asyncio.sleep(FLUSHED_WITHIN_S)
+            await self._coordination.finish(cluster)
             readings = await read_all(cluster, self._stage.partitions, self.history, self._chance)
         for reading in readings:
             for offset, value in reading.records:
@@ -186,10 +217,17 @@ class _Scenario:
                 except TROUBLE as trouble:
                     self.history.report(Kind.STUCK, partition, -1, f"it takes no write: {trouble}")
 
-    async def _judge(self) -> list[Reading]:
+    async def _note_state(self) -> None:
         async with self._stage.client("judge") as cluster:
+            await self._coordination.note_state(cluster)
+
+    async def _judge(self, figures: Figures) -> list[Reading]:
+        async with self._stage.client("judge") as cluster:
+            await self._coordination.check_state(cluster)
             await check_topics(cluster, self.book, self.history)
-            return await read_all(cluster, self._stage.partitions, self.history, self._chance)
+            readings = await read_all(cluster, self._stage.partitions, self.history, self._chance)
+            await self._coordination.check(cluster, readings, figures)
+            return readings
 
     # The last fault, if it is one
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from headrace.client.cluster import Cluster
     from headrace.runtime.world import World
     from headrace.simulation.cluster import SimulatedCluster
+    from headrace.simulation.group_history import GroupBook
     from headrace.simulation.history import History
+    from headrace.simulation.transaction_history import TransactionBook
 
 PATIENT = ClusterSettings(connect_timeout_s=2.0, request_timeout_s=5.0, retry_for_s=20.0, reach_for_s=20.0)
 ONE_ATTEMPT = ClusterSettings(connect_timeout_s=2.0, request_timeout_s=5.0, retry_for_s=0.0)
@@ -36,6 +38,8 @@ class TopicPlan:
     """DeleteRecords is used on it."""
     is_expiring: bool = False
     """Retention takes its records while the run goes on."""
+    is_reserved: bool = False
+    """Only those write to it for whom it was made."""
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -46,6 +50,8 @@ class TopicPlan:
 class Stage:
     cluster: SimulatedCluster
     history: History
+    transactions: TransactionBook
+    groups: GroupBook
     topics: list[TopicPlan]
     goals: dict[TopicPartition, int] | None = None
     """Once set: how far every consumer must get before it may stop."""
@@ -62,6 +68,15 @@ class Stage:
     @property
     def partitions(self) -> list[TopicPartition]:
         return [partition for topic in self.topics for partition in topic.partitions]
+
+    @property
+    def open_partitions(self) -> list[TopicPartition]:
+        """Those that anybody may write to."""
+        return [partition for topic in self.topics if not topic.is_reserved for partition in topic.partitions]
+
+    @property
+    def now_s(self) -> float:
+        return self.cluster.universe.loop.time()
 
     def random(self, purpose: str) -> Random:
         return self.cluster.universe.random(purpose)
@@ -103,6 +118,11 @@ def draw_topics(chance: Random) -> list[TopicPlan]:
         "expiring", 1, {**_small_segments(chance), **limit}, is_trimmed=chance.random() < 0.5, is_expiring=True
     )
     return [steady, *(topic for topic in (packed, trimmed, expiring) if chance.random() < 0.6)]
+
+
+def reserved_topic(name: str, chance: Random) -> TopicPlan:
+    """Nothing of it is ever deleted, so that all of it can be counted at the end."""
+    return TopicPlan(name, chance.randint(1, 3), _small_segments(chance), is_reserved=True)
 
 
 def _small_segments(chance: Random) -> dict[str, str]:

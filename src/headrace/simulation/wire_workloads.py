@@ -21,6 +21,8 @@ from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest,
 from headrace.wire.records import encode_batch
 
 if TYPE_CHECKING:
+    from random import Random
+
     from headrace.model.names import TopicPartition
     from headrace.runtime.world import World
     from headrace.simulation.history import Send
@@ -83,7 +85,7 @@ async def _new_producer(stage: Stage, name: str, connection: Connection) -> _Pip
     answer = await connection.request(InitProducerIdRequest(None, TRANSACTION_TIMEOUT_MS), InitProducerIdResponse)
     refuse_unless_ok(answer.error_code, "InitProducerId")
     stage.history.got_producer_id(answer.producer_id)
-    partition = stage.random(f"{name}/{answer.producer_id}").choice(stage.partitions)
+    partition = stage.random(f"{name}/{answer.producer_id}").choice(stage.open_partitions)
     return _PipeliningProducer(stage, f"{name}.{answer.producer_id}", answer.producer_id, partition)
 
 
@@ -198,7 +200,7 @@ async def _try_once(stage: Stage, name: str, connection: Connection) -> None:
     for _ in range(2):
         sends: dict[TopicPartition, Send] = {}
         batches: dict[TopicPartition, bytearray] = {}
-        for partition in chance.sample(stage.partitions, chance.randint(1, len(stage.partitions))):
+        for partition in _draw_partitions(stage, chance):
             value = stage.value(name, chance)
             sends[partition] = stage.history.begin(name, partition, stage.history.next_number(name), value, promise)
             batches[partition] = encode_batch([(now_ms, None, value, ())])
@@ -209,6 +211,11 @@ async def _try_once(stage: Stage, name: str, connection: Connection) -> None:
     finally:
         for _, asked in exchanges:
             asked.cancel()
+
+
+def _draw_partitions(stage: Stage, chance: Random) -> list[TopicPartition]:
+    partitions = stage.open_partitions
+    return chance.sample(partitions, chance.randint(1, len(partitions)))
 
 
 def _note_outcomes(sends: dict[TopicPartition, Send], answer: ProduceResponse) -> None:

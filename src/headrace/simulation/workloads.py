@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.client.admin import Admin
 from headrace.client.consumer import AssignedConsumer, ConsumerSettings
 from headrace.client.errors import ClientError
-from headrace.client.offsets import Edge
+from headrace.client.offsets import Edge, IsolationLevel
 from headrace.client.producer import Acks, BatchingProducer, ProducerSettings
 from headrace.model.errors import Refusal
 from headrace.simulation.history import Kind, Promise
@@ -68,7 +68,7 @@ async def _send_burst(stage: Stage, producer: BatchingProducer, name: str, chanc
     promise = Promise(settings.acks is Acks.ALL, settings.numbers_batches, orders_unknown=False)
     burst: list[tuple[Send, Receipt]] = []
     for _ in range(chance.randint(1, 12)):
-        partition = chance.choice(stage.partitions)
+        partition = chance.choice(stage.open_partitions)
         number = stage.history.next_number(name)
         send = stage.history.begin(name, partition, number, stage.value(name, chance), promise)
         key = chance.choice((None, b"key", b"another key"))
@@ -84,32 +84,41 @@ async def _send_burst(stage: Stage, producer: BatchingProducer, name: str, chanc
 
 async def consume(stage: Stage, name: str) -> None:
     """Read all partitions from their start, for ever; sometimes again from a little before."""
-    reader = _Reader(stage, name)
-    while not reader.is_done:
-        async with stage.client(name) as cluster:
-            consumer = AssignedConsumer(cluster, ConsumerSettings(fetch_wait_ms=reader.chance.choice((50, 500, 500))))
-            try:
-                await reader.read(consumer)
-            except TROUBLE:
-                await asyncio.sleep(0.5)
-            finally:
-                await consumer.close()
-        if stage.goals is not None and reader.is_late:
-            reader.complain()
-            return
+    await _Reader(stage, name, IsolationLevel.READ_UNCOMMITTED).run()
+
+
+async def consume_committed(stage: Stage, name: str) -> None:
+    """The same, for what transactions have committed."""
+    await _Reader(stage, name, IsolationLevel.READ_COMMITTED).run()
 
 
 class _Reader:
     """One consumer's place in every partition, over all the connections that it takes to read them."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
+    def __init__(self, stage: Stage, name: str, isolation: IsolationLevel) -> None:
         self.stage = stage
         self.name = name
         self.chance = stage.random(name)
+        self._isolation = isolation
         self._positions: dict[TopicPartition, int] = {}
         self._deadline_s: float | None = None
 
-    async def read(self, consumer: AssignedConsumer) -> None:
+    async def run(self) -> None:
+        while not self.is_done:
+            async with self.stage.client(self.name) as cluster:
+                wait_ms = self.chance.choice((50, 500, 500))
+                consumer = AssignedConsumer(cluster, ConsumerSettings(fetch_wait_ms=wait_ms, isolation=self._isolation))
+                try:
+                    await self._read(consumer)
+                except TROUBLE:
+                    await asyncio.sleep(0.5)
+                finally:
+                    await consumer.close()
+            if self.stage.goals is not None and self.is_late:
+                self._complain()
+                return
+
+    async def _read(self, consumer: AssignedConsumer) -> None:
         starts: dict[TopicPartition, int | Edge] = {}
         for partition in self.stage.partitions:
             position = self._positions.get(partition)
@@ -132,7 +141,11 @@ class _Reader:
         for partition, records in polled.items():
             for record in records:
                 assert record.value is not None
-                history.polled(self.name, partition, record.offset, record.value)
+                history.polled(
+                    self.name, partition, record.offset, record.value, is_committed_only=self._is_committed_only
+                )
+                if self._is_committed_only:
+                    self.stage.transactions.read_committed(self.name, partition, record.offset, record.value)
         for partition, high_watermark in consumer.high_watermarks.items():
             history.told_watermark(self.name, partition, high_watermark)
         for partition in self.stage.partitions:
@@ -142,6 +155,10 @@ class _Reader:
         for partition, position in self._positions.items():
             if self.chance.random() < 0.3:
                 self._positions[partition] = max(0, position - self.chance.randint(0, LOOK_BACK))
+
+    @property
+    def _is_committed_only(self) -> bool:
+        return self._isolation is IsolationLevel.READ_COMMITTED
 
     # The end
 
@@ -161,7 +178,7 @@ class _Reader:
             self._deadline_s = now_s + CATCH_UP_S
         return self._deadline_s is not None and now_s > self._deadline_s
 
-    def complain(self) -> None:
+    def _complain(self) -> None:
         for partition, goal in self._missing.items():
             place = self._positions.get(partition, 0)
             detail = f"{self.name} still stands at {place} of {goal}, {CATCH_UP_S:g} s after the last fault"
