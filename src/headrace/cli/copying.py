@@ -35,7 +35,9 @@ class Undone(Exception):
 async def copy_in_group(cluster: Cluster, reading: Reading, membership: Membership, tally: Tally) -> None:
     assert membership.to_topic is not None
     if membership.to_topic == reading.topic:
-        raise click.UsageError(f"--to-topic {reading.topic} is where the messages come from: the copies would be copied")
+        raise click.UsageError(
+            f"--to-topic {reading.topic} is where the messages come from: the copies would be copied"
+        )
     await cluster.topic(membership.to_topic)  # a wrong name is told before anybody joins a group
     ends = await ends_of(cluster, reading)
     settings = ProducerSettings(
