@@ -72,7 +72,8 @@ async def _run(options: ServeOptions, files_max: int) -> int:
     threads = SystemThreads()
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
     open_files = min(OPEN_FILES, files_max // 2)
-    connections_max = (files_max - open_files - FILES_SPARE) // FILES_PER_CONNECTION
+    files_spare = min(FILES_SPARE, files_max // 4)
+    connections_max = (files_max - open_files - files_spare) // FILES_PER_CONNECTION
     if connections_max < FEW_CONNECTIONS:
         log.warning(
             "the process may open %d files, which leaves room for %d connections; raise `ulimit -n`",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.coordinators.groups.modern_checks import check_member_epoch
-from headrace.coordinators.groups.modern_members import Member, MemberState, Standing
+from headrace.coordinators.groups.modern_members import Member, MemberState, Standing, partitions_of
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import LogId
@@ -143,6 +143,23 @@ def test_one_behind_and_owns_what_it_was_told_to_give_up() -> None:
     with pytest.raises(Refusal) as refusal:
         check_member_epoch(member, beat("a", 1, kept | pending))
     assert refusal.value.code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_a_late_request_gives_nothing_up() -> None:
+    """It was sent before the member got partition 1, and arrives when that is wanted for another."""
+    world = moved_on()
+    first, second = partition(world, 0), partition(world, 1)
+    world.send(beat("b", -1))
+    assert world.send(beat("a", 2, {first})).member_epoch == 3
+    assert world.group._state.members["a"].standing.assigned == {first, second}
+    world.send(join("c", "t"))
+    world.send(beat("a", 2, {first}))
+    given = world.send(beat("c", 4)).assignment
+    assert given is None, "nobody has given anything up"
+    assert world.send(beat("a", 3, {first})).member_epoch == 4
+    given = world.send(beat("c", 4)).assignment
+    assert given is not None
+    assert partitions_of(given.topic_partitions) == {second}
 
 
 def test_two_behind_is_fenced() -> None:

@@ -126,6 +126,24 @@ def test_a_failed_sync_is_final() -> None:
         play(act)
 
 
+def test_what_waits_behind_a_failed_sync_is_not_synced() -> None:
+    """The failed one has marked all pages clean: the next would succeed, and prove nothing."""
+
+    async def act(scene: Scene) -> None:
+        scene.device.fail(Operation.SYNC_EVERYTHING)
+        everything = asyncio.get_running_loop().create_task(scene.flusher.sync_everything())
+        await asyncio.sleep(0)
+        scene.flusher.want(scene.logs[0], is_urgent=True)
+        with pytest.raises(DiskFailure):
+            await everything
+        await asyncio.sleep(1)
+        assert scene.flushed == []
+        assert scene.logs[0].flushed_offset == 0
+
+    with pytest.raises(DiskFailure):
+        play(act)
+
+
 def test_a_log_may_be_closed_and_deleted_during_a_round() -> None:
     async def act(scene: Scene) -> None:
         doomed, other = scene.logs
