@@ -169,15 +169,6 @@ def give_away_before_it_is_given_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(modern, "reconcile", reconcile)
 
 
-def believe_what_comes_late(patch: pytest.MonkeyPatch) -> None:
-    """Was there: what a heartbeat of an epoch before did not name counted as given up, though it was given since."""
-
-    def owned(request: Any, _: int) -> Any:
-        return None if request.topic_partitions is None else modern.partitions_of(request.topic_partitions)
-
-    patch.setattr(modern, "_owned", owned)
-
-
 def share_out_twice(patch: pytest.MonkeyPatch) -> None:
     """Every member of a classic group is given what its leader was given."""
     honest = Cycle.hand_out
@@ -230,7 +221,6 @@ CASES = [
     Case(wait_for_the_dead, (CLASSIC,), (), {Kind.ORPHANED}),
     Case(wait_for_the_dead_of_newer_groups, (MODERN,), (), {Kind.ORPHANED}),
     Case(give_away_before_it_is_given_up, (MODERN,), (), {Kind.TWO_OWNERS}),
-    Case(believe_what_comes_late, (MODERN,), (), {Kind.TWO_OWNERS}),
     Case(share_out_twice, (CLASSIC,), (), {Kind.TWO_OWNERS}),
     Case(take_commits_of_old_generations, (CLASSIC, "batches"), (), {Kind.STALE_COMMIT, Kind.WRONG_OFFSET}),
     Case(take_commits_of_old_epochs, (MODERN,), (), {Kind.STALE_COMMIT}),

@@ -146,6 +146,12 @@ class SocketLink:
     def resume_reading(self) -> None:
         self._transport.resume_reading()
 
+    def stay_paused(self) -> None:
+        """In Python 3.11.2 a transport that is paused while it is made begins to read all the same."""
+        if self._descriptor >= 0 and not self._is_closing and not self._transport.is_reading():
+            self._transport.resume_reading()
+            self._transport.pause_reading()
+
     def close(self) -> None:
         self._is_closing = True
         if not self._queue:
@@ -246,6 +252,8 @@ class _SocketProtocol(asyncio.BufferedProtocol):
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.link = SocketLink(transport, self._receiver)
         self._receiver.connected(self.link)
+        if not transport.is_reading():
+            asyncio.get_running_loop().call_soon(self.link.stay_paused)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         return self._receiver.buffer()

@@ -5,8 +5,7 @@ somewhere. Here this happens far more often than in life: what clients send is o
 by a host of its own, which does not care for the answers.
 
 Only requests that a node must know for late ones are repeated. Of others it cannot tell (a plain produce, the older
-flow of transactions, a KIP-848 member that joins, or says in its present epoch what it owns), so nothing is promised
-for them.
+flow of transactions, a KIP-848 member that joins, or one in its present epoch), so nothing is promised for them.
 """
 
 from __future__ import annotations
@@ -85,7 +84,9 @@ class Echo:
 
     async def _repeat(self, address: Address, frame: bytes, message: Message, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
-        if isinstance(message, ConsumerGroupHeartbeatRequest) and not self._is_known_to_be_late(message):
+        if isinstance(message, ConsumerGroupHeartbeatRequest) and not self._stage.groups.is_stale(
+            message.group_id, message.member_id, message.member_epoch
+        ):
             return
         try:
             link = await self._stage.world(HOST).network.connect(address, _Deaf())
@@ -98,12 +99,6 @@ class Echo:
             await asyncio.sleep(PATIENCE_S)
         finally:
             link.abort()
-
-    def _is_known_to_be_late(self, beat: ConsumerGroupHeartbeatRequest) -> bool:
-        """Within an epoch a member may be given more, and a late word of what it owned before cannot be told from one
-        that it has given this up."""
-        is_over = self._stage.groups.is_stale(beat.group_id, beat.member_id, beat.member_epoch)
-        return is_over or beat.topic_partitions is None
 
     def _note(self, message: Message) -> None:
         """A commit that comes late may count, unless it is one of an earlier generation."""

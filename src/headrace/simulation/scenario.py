@@ -164,14 +164,14 @@ class _Scenario:
                     self.history.expiring.add(topic.name)
 
     def _start_writers(self) -> list[asyncio.Task[Any]]:
-        stage, twice = self._stage, range(self._chance.choice((1, 1, 2)))
+        stage, numbers = self._stage, range(self._chance.choice((1, 1, 2)))
         every: dict[str, list[tuple[str, Callable[[Stage, str], Coroutine[Any, Any, None]]]]] = {
             "trimming": [("trimmer", trim)],
             "topics": [("keeper", partial(churn_topics, book=self.book))],
             "producer ids": [("taker", take_producer_ids)],
             "blunt requests": [("blunt", produce_bluntly)],
-            "batches": [(f"batcher{number}", produce_in_batches) for number in twice],
-            "pipelines": [(f"pipeliner{number}", produce_pipelined) for number in twice],
+            "batches": [(f"batcher{number}", produce_in_batches) for number in numbers],
+            "pipelines": [(f"pipeliner{number}", produce_pipelined) for number in numbers],
         }
         assert tuple(every) == PLAIN_WORKS
         wanted = [work for name in self._works if name in every for work in every[name]]

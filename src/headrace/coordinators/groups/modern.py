@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from headrace.coordinators.groups.modern_members import Profile
     from headrace.coordinators.groups.settings import GroupSettings
     from headrace.coordinators.groups.topics import Topics
-    from headrace.model.names import LogId, Millis
+    from headrace.model.names import Millis
     from headrace.wire.messages.consumer_group_describe import DescribedGroup
     from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -177,14 +177,20 @@ class ModernGroup:
         self._update_profile(draft, before, before.profile.told(request, caller))
         if draft.state.epoch > draft.state.target_epoch:
             retarget(draft, self.group_id, self._subscriptions)
-        after = self._advance(draft, before.member_id, request, now)
+        # Either the member lost our last answer, or this request was overtaken by a newer one and knows nothing of what
+        # the member was given since. (Kafka believes it, and may give away what is still being read.) So nothing
+        # follows from it, but the answer tells all.
+        is_behind = JOIN_EPOCH < request.member_epoch < before.standing.epoch
+        after = draft.state.members[before.member_id]
+        if not is_behind:
+            after = self._advance(draft, after, request, now)
         self._renew_session(after.member_id, now)
         response = ConsumerGroupHeartbeatResponse(
             member_id=after.member_id,
             member_epoch=after.standing.epoch,
             heartbeat_interval_ms=self._heartbeat_interval_ms(after),
         )
-        if _asks_for_all(request) or after.standing.assigned != before.standing.assigned:
+        if is_behind or _asks_for_all(request) or after.standing.assigned != before.standing.assigned:
             response.assignment = Assignment(by_topic(after.standing.assigned, TopicPartitions))
         return Effects(draft.records, [Reply(token, response)])
 
@@ -231,15 +237,14 @@ class ModernGroup:
         if has_resubscribed or draft.state.epoch == 0:
             raise_epoch(draft, self.group_id, self._subscriptions)
 
-    def _advance(self, draft: Draft, member_id: str, request: ConsumerGroupHeartbeatRequest, now: Now) -> Member:
+    def _advance(self, draft: Draft, member: Member, request: ConsumerGroupHeartbeatRequest, now: Now) -> Member:
         state = draft.state
-        member = state.members[member_id]
         standing = reconcile(
             member.standing,
             state.target_epoch,
-            state.targets.get(member_id, NO_PARTITIONS),
-            owned=_owned(request, member.standing.epoch),
-            is_occupied=lambda log_id: state.occupant_of(log_id) not in {None, member_id},
+            state.targets.get(member.member_id, NO_PARTITIONS),
+            owned=None if request.topic_partitions is None else partitions_of(request.topic_partitions),
+            is_occupied=lambda log_id: state.occupant_of(log_id) not in {None, member.member_id},
         )
         if standing != member.standing:
             member = replace(member, standing=standing)
@@ -327,16 +332,6 @@ class ModernGroup:
     def _cancel_deadlines(self, member_id: str) -> None:
         self._deadlines.cancel((member_id, "session"))
         self._deadlines.cancel((member_id, "rebalance"))
-
-
-def _owned(request: ConsumerGroupHeartbeatRequest, present_epoch: int) -> frozenset[LogId] | None:
-    """What a member says that it owns; None if it did not say, or said it in an epoch that is over.
-
-    Such a request may have been overtaken by a newer one of the same member: what it does not name, the member may have
-    been given since. (Kafka takes its word, and may give away what is still being read.)
-    """
-    is_over = JOIN_EPOCH < request.member_epoch < present_epoch
-    return None if is_over or request.topic_partitions is None else partitions_of(request.topic_partitions)
 
 
 def _asks_for_all(request: ConsumerGroupHeartbeatRequest) -> bool:
