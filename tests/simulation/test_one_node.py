@@ -30,6 +30,8 @@ REGRESSIONS = {
     "a power cut that took nothing but the offset of a batch took its partition offline": 256,
     "a log whose first file had lost its name in a power cut began in its middle": 2224,
     "the simulated network closed a connection in good order that had never been made": 2344,
+    "after a failed write a coordinator wrote on, over what was written and not published": 3665,
+    "a late heartbeat's word gave away what its member was still reading": 474,
     "a repeated send whose first attempt was deleted seemed to be out of order": 756,
 }
 

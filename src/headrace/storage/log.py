@@ -47,6 +47,7 @@ class PartitionLog:
 
     __slots__ = (
         "_chain",
+        "_failure",
         "_garbage",
         "_handles",
         "_places",
@@ -97,6 +98,7 @@ class PartitionLog:
         """How often the log was truncated, so that those who looked before can tell."""
         self.is_closed = False
         self._handles = handles
+        self._failure: DiskFailure | None = None
         self._chain = Chain(self.directory, handles, segments)
         # Creating or opening it may have changed what is in there.
         self._unsynced_directories: tuple[str, ...] = (self.directory, layout.TOPICS, "")
@@ -129,8 +131,11 @@ class PartitionLog:
     def append(self, views: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Write batches whose offsets are final; `views[i]` holds the batch of `headers[i]`. All of them or none.
 
-        A full disk is a Refusal and changes nothing. Any other trouble is a DiskFailure.
+        A full disk is a Refusal and changes nothing. Any other trouble is a DiskFailure, and the log takes no more:
+        what was written and not published lies where the next batch would go.
         """
+        if self._failure is not None:
+            raise self._failure
         assert headers[0].base_offset >= self.next_offset, "a batch would be written below the end of its log"
         size = 0
         newest_timestamp = -1
@@ -139,11 +144,16 @@ class PartitionLog:
             if header.max_timestamp > newest_timestamp:  # noqa: PLR1730 - max() costs three times as much, per batch
                 newest_timestamp = header.max_timestamp
         segment = self._chain.active
-        if rolling.fits(segment, self.settings, size, newest_timestamp, header.base_offset + header.last_offset_delta):
-            self._chain.write(segment, views, size)
-            self._publish(segment, views, headers)
-        else:
-            self._append_in_parts(views, headers)
+        try:
+            last_offset = header.base_offset + header.last_offset_delta
+            if rolling.fits(segment, self.settings, size, newest_timestamp, last_offset):
+                self._chain.write(segment, views, size)
+                self._publish(segment, views, headers)
+            else:
+                self._append_in_parts(views, headers)
+        except DiskFailure as failure:
+            self._failure = failure
+            raise
 
     def _append_in_parts(self, views: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Append across segments: first write every part, and only if all are written publish them."""
