@@ -86,7 +86,13 @@ class ConfluentProducer:
 
         for value in values:
             self._producer.produce(topic, value, partition=partition, on_delivery=delivered)
-        assert self._producer.flush(PATIENCE_S) == 0
+        try:
+            assert self._producer.flush(PATIENCE_S) == 0
+        except SystemError as misplaced:
+            # A fatal error that arrives during `flush` is raised in the middle of another callback, and Python wraps it.
+            if isinstance(misplaced.__cause__, KafkaException):
+                raise misplaced.__cause__ from None
+            raise
         if errors:
             raise KafkaException(errors[0])
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 TOPICS = ("apples", "berries", "cherries")
 CONSUMERS_MAX = 6
+SETTLING_ROUNDS = 4 * CONSUMERS_MAX
 SUBSCRIPTIONS = st.sampled_from([TOPICS[:1], TOPICS[:2], TOPICS, TOPICS[1:]])
 REGEXES = st.sampled_from([None, None, None, "a.*", "(b|ch)erries"])
 MEANS_REJOIN = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
@@ -203,21 +204,33 @@ class Groups(RuleBasedStateMachine):
     @rule()
     def rest(self) -> None:
         """With nothing new, everybody comes to own their part."""
-        for _ in range(4 * CONSUMERS_MAX):
-            self.world.pass_time(self.world.settings.consumer_heartbeat_interval_ms)
-            self.bury_the_expired()
-            for consumer in self.consumers:
-                consumer.work()
-                self.beat(consumer)
-                consumer.work()
-        if {consumer.member_id for consumer in self.consumers} != self.world.group._state.members.keys():
-            return  # some are dead, and their sessions not over
+        self.beat_for_a_while()
+        if self.dead_members():
+            return  # their sessions are not over
         self.everything_is_owned()
         assert self.world.group.state_name == "Stable"
         written = len(self.world.log)
         for consumer in self.consumers:
             self.beat(consumer)
         assert len(self.world.log) == written, "a quiet group writes nothing"
+
+    def beat_for_a_while(self) -> None:
+        """As long as the group needs to settle, counted from the last death that it noticed."""
+        rounds_left, dead = SETTLING_ROUNDS, self.dead_members()
+        while rounds_left:
+            rounds_left -= 1
+            self.world.pass_time(self.world.settings.consumer_heartbeat_interval_ms)
+            self.bury_the_expired()
+            for consumer in self.consumers:
+                consumer.work()
+                self.beat(consumer)
+                consumer.work()
+            if self.dead_members() != dead:
+                rounds_left, dead = SETTLING_ROUNDS, self.dead_members()
+
+    def dead_members(self) -> set[str]:
+        alive = {consumer.member_id for consumer in self.consumers}
+        return {member_id for member_id in self.world.group._state.members if member_id not in alive}
 
     def everything_is_owned(self) -> None:
         owned = [log_id for consumer in self.consumers for log_id in consumer.owned]
