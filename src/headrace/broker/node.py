@@ -16,7 +16,7 @@ from headrace.broker.quorum import METADATA_LOG, METADATA_TOPIC, RESTORE_METADAT
 from headrace.broker.topics import TopicTable
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
-from headrace.metadata.node_commands import name_cluster, register_node, reserve_producer_ids
+from headrace.metadata.node_commands import name_cluster, register_node, reserve_producer_ids, unfence_node
 from headrace.metadata.topic_commands import create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, ProducerId, TopicId, topic_id_text, topic_name_problem
@@ -72,6 +72,8 @@ class Node:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.is_ready = False
         self.node_id: NodeId
+        self.broker_epoch: int
+        """Which life of this node the cluster knows."""
         self.configs: NodeConfigs
         self.store: LogStore
         self.quorum: Quorum
@@ -125,7 +127,10 @@ class Node:
         self._tasks.start(self.store.run(), "flusher")
         await self.quorum.submit(lambda image: name_cluster(image, identity.cluster_id))
         incarnation = world.entropy.token(16)
-        await self.quorum.submit(lambda image: register_node(image, self.node_id, incarnation, (), self._rack))
+        self.broker_epoch = await self.quorum.submit(
+            lambda image: register_node(image, self.node_id, incarnation, (), self._rack)
+        )
+        await self.quorum.submit(lambda image: unfence_node(image, self.node_id, self.broker_epoch))
         await self._following.load(self.quorum.deleted_topics)
         self._start_chores()
         self.is_ready = True
