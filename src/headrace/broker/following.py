@@ -206,7 +206,7 @@ class Following:
             partition.replica.resign()
             self._watcher.left(partition)
         elif state.leader_epoch > partition.replica.leader_epoch:
-            partition.lead(state.leader_epoch, state.isr, len(state.replicas))
+            partition.lead(state.leader_epoch, state.isr, state.replicas)
             self._watcher.led(partition)
 
     async def _drop(self, topic_id: TopicId) -> str | None:

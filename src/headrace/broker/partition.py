@@ -447,9 +447,10 @@ class Partition:
         policy: Durability = "flushed" if settings.commits_when_flushed else "written"
         self._advance(self.replica.set_policy(durability=policy, min_insync=settings.min_insync_replicas))
 
-    def lead(self, epoch: Epoch, in_sync: Sequence[NodeId], replication_factor: int) -> None:
+    def lead(self, epoch: Epoch, in_sync: Sequence[NodeId], replicas: Sequence[NodeId]) -> None:
         self._staged_producers.claims.clear()
-        self._advance(self.replica.become_leader(epoch, in_sync, replication_factor))
+        now_ms = int(self._clock.monotonic_s() * 1000)
+        self._advance(self.replica.become_leader(epoch, in_sync, replicas, now_ms))
 
     def delete_records(self, before: Offset) -> Offset:
         """Move the log's start; -1 means everything that is committed. Returns the new start."""
