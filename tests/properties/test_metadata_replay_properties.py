@@ -43,6 +43,7 @@ from headrace.metadata.partition_commands import (
     return_leaders,
 )
 from headrace.metadata.placement import Load, Loads
+from headrace.metadata.snapshots import snapshot_records
 from headrace.metadata.topic_commands import (
     MorePartitions,
     NewTopic,
@@ -223,6 +224,8 @@ class MetadataLog(RuleBasedStateMachine):
         at_once = EMPTY_IMAGE.apply_all(self.log)
         from_disk = EMPTY_IMAGE.apply_all(decode_record(encode_record(record)) for record in self.log)
         assert one_by_one == in_pieces == at_once == from_disk == self.image
+        from_snapshot = EMPTY_IMAGE.apply_all(decode_record(encode_record(it)) for it in snapshot_records(self.image))
+        assert from_snapshot == self.image
 
 
 MetadataLog.TestCase.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)

@@ -150,7 +150,7 @@ def _to_wire(record: MetadataRecord) -> WireRecord:
         case ProducerIdsReserved():
             return wire.ProducerIdsReservedRecord(record.node_id, record.next_producer_id)
         case ClusterNamed():
-            return wire.ClusterNamedRecord(record.cluster_id)
+            return wire.ClusterNamedRecord(record.cluster_id, record.registrations)
         case _:
             assert_never(record)
 
@@ -204,7 +204,7 @@ def _from_wire(body: WireRecord) -> MetadataRecord:
         case wire.ProducerIdsReservedRecord():
             return ProducerIdsReserved(NodeId(body.node_id), ProducerId(body.next_producer_id))
         case wire.ClusterNamedRecord():
-            return ClusterNamed(body.cluster_id)
+            return ClusterNamed(body.cluster_id, body.registrations)
         case _:
             assert_never(body)
 

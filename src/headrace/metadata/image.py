@@ -237,7 +237,11 @@ class _Draft:
                 self._image = replace(self._image, next_producer_id=record.next_producer_id)
             case ClusterNamed():
                 assert self._image.cluster_id in {None, record.cluster_id}, record
-                self._image = replace(self._image, cluster_id=record.cluster_id)
+                self._image = replace(
+                    self._image,
+                    cluster_id=record.cluster_id,
+                    registrations=max(self._image.registrations, record.registrations),
+                )
             case _:
                 assert_never(record)
 

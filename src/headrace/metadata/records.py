@@ -27,6 +27,8 @@ class ClusterNamed:
     """The cluster has its id; said once, by whoever starts the cluster first."""
 
     cluster_id: str
+    registrations: int = 0
+    """In a snapshot: how often nodes were registered before it, those that are gone included."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ _ui = Struct(">16si")
 _itt = Struct(">i??")
 _iii = Struct(">iii")
 _iq = Struct(">iq")
+_qi = Struct(">qi")
 
 
 @dataclass(slots=True)
@@ -23,16 +24,25 @@ class ClusterNamedRecord:
     FLEXIBLE_FROM: ClassVar[int | None] = 0
 
     cluster_id: str = ""
+    registrations: int = 0  # in snapshots: how often nodes were registered
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
         cluster_id = reader.string(True)
-        reader.skip_tagged_fields()
-        return cls(cluster_id)
+        registrations: int = 0
+        for tag in reader.tagged_fields():
+            if tag == 0:
+                registrations = reader.int64()
+        return cls(cluster_id, registrations)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.string(self.cluster_id, True)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.registrations != 0:
+            value = Writer()
+            value.int64(self.registrations)
+            tagged.append((0, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)
@@ -319,4 +329,79 @@ class NodeRemovedRecord:
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.node_id)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class LeadershipBegunRecord:
+    RECORD_KEY: ClassVar[int] = 100
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        reader.skip_tagged_fields()
+        return cls()
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class VoterOnDisk:
+    node_id: int = 0
+    directory: bytes | None = b""  # null: not known yet
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        node_id = reader.int32()
+        directory = reader.nullable_blob(True)
+        reader.skip_tagged_fields()
+        return cls(node_id, directory)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int32(self.node_id)
+        writer.nullable_blob(self.directory, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class VotersChangedRecord:
+    RECORD_KEY: ClassVar[int] = 101
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    voters: list[VoterOnDisk] = field(default_factory=list)
+    learners: list[int] = field(default_factory=list)
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        voters = reader.array(VoterOnDisk.decode, version, True, 6)
+        learners = reader.numbers("i", True)
+        reader.skip_tagged_fields()
+        return cls(voters, learners)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.array(self.voters, version, True)
+        writer.numbers("i", self.learners, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class SnapshotHeaderRecord:
+    RECORD_KEY: ClassVar[int] = 102
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    end: int = 0  # exclusive: the offset that the snapshot reaches up to
+    term: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        end, term = reader.unpack(_qi)
+        reader.skip_tagged_fields()
+        return cls(end, term)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.pack(_qi, self.end, self.term)
         writer.no_tagged_fields()
