@@ -14,7 +14,7 @@ import pytest
 from headrace.broker import partition, quorum
 from headrace.broker.node import Node
 from headrace.broker.partition import Readable
-from headrace.broker.quorum import METADATA_LOG
+from headrace.broker.metadata_store import METADATA_LOG
 from headrace.model.errors import DiskFailure
 from headrace.replication.producers import ProducerStates
 from headrace.replication.replica import Replica

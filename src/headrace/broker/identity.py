@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from headrace.model.names import NodeId
+from headrace.model.names import NodeId, TopicId, topic_id_from_text, topic_id_text
 from headrace.storage.layout import TOPICS
 
 if TYPE_CHECKING:
@@ -23,9 +23,17 @@ class WrongIdentity(Exception):
 class Identity:
     cluster_id: str
     node_id: NodeId
+    directory: bytes = b""
+    """Which disk this is: a node that comes back on another one has forgotten everything."""
 
     def encode(self) -> bytes:
-        lines = (f"version={FORMAT_VERSION}", f"cluster.id={self.cluster_id}", f"node.id={self.node_id}", "")
+        lines = (
+            f"version={FORMAT_VERSION}",
+            f"cluster.id={self.cluster_id}",
+            f"node.id={self.node_id}",
+            f"directory.id={topic_id_text(TopicId(self.directory))}",
+            "",
+        )
         return "\n".join(lines).encode()
 
     @classmethod
@@ -41,14 +49,15 @@ class Identity:
             node_id = int(fields["node.id"])
             if node_id < 0 or not fields["cluster.id"]:
                 raise ValueError("cluster.id must not be empty, and node.id not negative")
-            return cls(fields["cluster.id"], NodeId(node_id))
+            directory = topic_id_from_text(fields["directory.id"]) if "directory.id" in fields else b""
+            return cls(fields["cluster.id"], NodeId(node_id), directory)
         except (KeyError, ValueError) as error:
             raise WrongIdentity(
                 f"{IDENTITY_FILE} in the data directory is damaged ({error}); restore it or start on an empty one"
             ) from error
 
 
-def load_or_create(disk: Disk, node_id: NodeId | None, new_cluster_id: str) -> Identity:
+def load_or_create(disk: Disk, node_id: NodeId | None, new_cluster_id: str, new_directory: bytes) -> Identity:
     """The directory's identity; blocking. `node_id` None takes whatever the directory says, 1 if it is new."""
     if disk.exists(IDENTITY_FILE):
         identity = Identity.decode(disk.read_file(IDENTITY_FILE))
@@ -57,13 +66,16 @@ def load_or_create(disk: Disk, node_id: NodeId | None, new_cluster_id: str) -> I
                 f"the data directory belongs to node {identity.node_id}, not to node {node_id}; "
                 f"start it with --node-id {identity.node_id} or choose another --data-dir"
             )
+        if not identity.directory:  # written before disks had names
+            identity = replace(identity, directory=new_directory)
+            disk.replace_file(IDENTITY_FILE, identity.encode())
         return identity
     if disk.list(TOPICS):
         raise WrongIdentity(
             f"{IDENTITY_FILE} is missing, but the data directory holds data; put the file back, which says whose data "
             "it is, or start on an empty directory"
         )
-    identity = Identity(new_cluster_id, node_id if node_id is not None else NodeId(1))
+    identity = Identity(new_cluster_id, node_id if node_id is not None else NodeId(1), new_directory)
     disk.replace_file(IDENTITY_FILE, identity.encode())
     return identity
 

@@ -12,7 +12,8 @@ from headrace.broker.counters import Counters
 from headrace.broker.fetching import SessionCache
 from headrace.broker.following import Following
 from headrace.broker.identity import check_metadata, load_or_create
-from headrace.broker.quorum import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, Quorum
+from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
+from headrace.broker.quorum import Quorum
 from headrace.broker.topics import TopicTable
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
@@ -20,6 +21,7 @@ from headrace.metadata.node_commands import name_cluster, register_node, reserve
 from headrace.metadata.topic_commands import create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, ProducerId, TopicId, topic_id_text, topic_name_problem
+from headrace.raft.membership import Replica as RaftReplica
 from headrace.runtime.tasks import Breather, TaskScope
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import OPEN_FILES
@@ -95,7 +97,9 @@ class Node:
         world = self.world
         NodeConfigs.checked(self._asked_node_id or NodeId(1), self._static_configs)  # before the directory is claimed
         identity = await world.threads.run(
-            lambda: load_or_create(world.disk, self._asked_node_id, topic_id_text(TopicId(world.entropy.token(16))))
+            lambda: load_or_create(
+                world.disk, self._asked_node_id, topic_id_text(self.new_topic_id()), world.entropy.token(16)
+            )
         )
         self.node_id = identity.node_id
         self.configs = NodeConfigs.checked(self.node_id, self._static_configs).known_as(self._identity_configs())
@@ -104,9 +108,9 @@ class Node:
         found = self.store.log_ids()
         if METADATA_LOG not in found:
             check_metadata(identity, None, has_logs=bool(found))
-        self.quorum = Quorum(await self._open_metadata(), world.threads, world.clock, self._committed)
+        metadata = MetadataStore(world, self.store, await self._open_metadata())
+        self.quorum = Quorum(metadata, RaftReplica(self.node_id, identity.directory), world, self._committed)
         await world.threads.run(self.quorum.load)
-        check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
         self.fetch_sessions = SessionCache(
             self.topics,
             world.clock,
@@ -125,10 +129,12 @@ class Node:
         )
         self._tasks.start(self.quorum.run(), "metadata log")
         self._tasks.start(self.store.run(), "flusher")
+        await self.quorum.agreed_start()
+        check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
         await self.quorum.submit(lambda image: name_cluster(image, identity.cluster_id))
         incarnation = world.entropy.token(16)
         self.broker_epoch = await self.quorum.submit(
-            lambda image: register_node(image, self.node_id, incarnation, (), self._rack)
+            lambda image: register_node(image, self.node_id, incarnation, (), self._rack, directory=identity.directory)
         )
         await self.quorum.submit(lambda image: unfence_node(image, self.node_id, self.broker_epoch))
         await self._following.load(self.quorum.deleted_topics)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.broker.identity import IDENTITY_FILE, Identity, WrongIdentity
-from headrace.broker.quorum import METADATA_LOG
+from headrace.broker.metadata_store import METADATA_LOG
 from headrace.storage.damage import DamagedLog
 from headrace.storage.layout import directory_of
 from headrace.testing import Broker
