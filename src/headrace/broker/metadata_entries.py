@@ -14,7 +14,12 @@ from headrace.raft.log import Entry, Term
 from headrace.raft.membership import Membership, Voter
 from headrace.raft.node import NO_OP
 from headrace.wire.batches import CONTROL_BIT, CorruptBatch, read_header
-from headrace.wire.messages.metadata_records import LeadershipBegunRecord, VoterOnDisk, VotersChangedRecord
+from headrace.wire.messages.metadata_records import (
+    LeadershipBegunRecord,
+    SnapshotHeaderRecord,
+    VoterOnDisk,
+    VotersChangedRecord,
+)
 from headrace.wire.primitives import Malformed, Reader, Writer
 from headrace.wire.records import decode_records, encode_batch
 
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 
     from headrace.metadata.records import MetadataRecord
     from headrace.model.names import Millis
+
+ControlRecord = LeadershipBegunRecord | VotersChangedRecord | SnapshotHeaderRecord
 
 INFLATE_MAX: Final = 1 << 20  # our own batches are never compressed
 NO_TIME: Final = -1
@@ -37,9 +44,9 @@ def decided_batch(records: Sequence[MetadataRecord], base: Offset, term: Term, n
 
 def batch_of(entry: Entry) -> bytes:
     if isinstance(entry.payload, Membership):
-        return _control_batch(entry, _voters_record(entry.payload))
+        return voters_batch(entry.payload, entry.base, entry.term)
     if entry.payload == NO_OP:
-        return _control_batch(entry, LeadershipBegunRecord())
+        return control_batch(LeadershipBegunRecord(), entry.base, entry.term)
     return entry.payload
 
 
@@ -71,39 +78,46 @@ def records_of(entry: Entry) -> list[MetadataRecord]:
     return found
 
 
-def _control_batch(entry: Entry, record: LeadershipBegunRecord | VotersChangedRecord) -> bytes:
+def voters_batch(membership: Membership, base: Offset, term: Term) -> bytes:
+    voters = [VoterOnDisk(voter.node_id, voter.directory) for voter in membership.voters]
+    return control_batch(VotersChangedRecord(voters, list(membership.learners)), base, term)
+
+
+def control_batch(record: ControlRecord, base: Offset, term: Term) -> bytes:
     key, body = Writer(), Writer()
     key.uvarint(record.RECORD_KEY)
     record.encode(body, record.VERSIONS[1])
     return bytes(
         encode_batch(
             [(NO_TIME, bytes(key.buffer), bytes(body.buffer), ())],
-            base_offset=entry.base,
-            leader_epoch=entry.term,
+            base_offset=base,
+            leader_epoch=term,
             is_control=True,
         )
     )
 
 
-def _control_payload(batch: memoryview) -> bytes | Membership:
+def control_body(batch: memoryview) -> tuple[int, bytes]:
+    """The kind of a control batch's record, and its fields. Raises CorruptBatch."""
     record = next(decode_records(batch, inflate_max=INFLATE_MAX), None)
     if record is None or record.key is None or record.value is None:
         raise CorruptBatch("a control batch of the metadata log has no record")
     try:
-        kind = Reader(record.key).uvarint()
-        if kind == LeadershipBegunRecord.RECORD_KEY:
-            return NO_OP
-        if kind == VotersChangedRecord.RECORD_KEY:
-            return _membership(VotersChangedRecord.decode(Reader(record.value), VotersChangedRecord.VERSIONS[1]))
+        return Reader(record.key).uvarint(), record.value
     except Malformed as damage:
         raise CorruptBatch(f"a control record of the metadata log is damaged: {damage}") from damage
-    raise CorruptBatch(f"a control record of the unknown kind {kind}: a newer version of Headrace wrote it")
 
 
-def _voters_record(membership: Membership) -> VotersChangedRecord:
-    return VotersChangedRecord(
-        [VoterOnDisk(voter.node_id, voter.directory) for voter in membership.voters], list(membership.learners)
-    )
+def _control_payload(batch: memoryview) -> bytes | Membership:
+    kind, body = control_body(batch)
+    if kind == LeadershipBegunRecord.RECORD_KEY:
+        return NO_OP
+    if kind != VotersChangedRecord.RECORD_KEY:
+        raise CorruptBatch(f"a control record of the unknown kind {kind}: a newer version of Headrace wrote it")
+    try:
+        return _membership(VotersChangedRecord.decode(Reader(body), VotersChangedRecord.VERSIONS[1]))
+    except Malformed as damage:
+        raise CorruptBatch(f"a record of the voters is damaged: {damage}") from damage
 
 
 def _membership(record: VotersChangedRecord) -> Membership:

@@ -64,6 +64,14 @@ class Followers:
         for node_id in [node_id for node_id in self._known if node_id not in node_ids]:
             del self._known[node_id]
 
+    def still_here(self, node_id: NodeId, end: Offset, now_ms: int) -> None:
+        """The node has fetched, and its fetch does not name this partition: nothing has changed for it."""
+        follower = self._known.get(node_id)
+        if follower is not None:
+            follower.fetched_ms = now_ms
+            if follower.written >= end:
+                follower.caught_up_ms, follower.end_at_fetch = now_ms, end
+
     def too_slow(self, in_sync: Iterable[NodeId], now_ms: int, lag_max_ms: int) -> set[NodeId]:
         return {
             node_id

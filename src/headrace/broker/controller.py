@@ -1,0 +1,107 @@
+"""What the controller does besides deciding commands: it watches who is there, and keeps leaders where they belong.
+
+Only the leader of the metadata log is the controller; on every other node this is asleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from headrace.metadata.liveness import Sessions
+from headrace.metadata.node_commands import drain_node, fence_node, unfence_node
+from headrace.metadata.partition_commands import return_leaders
+from headrace.model.errors import ErrorCode, Refusal
+
+if TYPE_CHECKING:
+    from headrace.broker.quorum import Quorum
+    from headrace.model.names import NodeId, Offset
+    from headrace.raft.log import Term
+    from headrace.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+SESSION_MS: Final = 2000  # several heartbeats: one that is late must not cost a node its leaderships
+GRACE: Final = 1.1  # clocks of two machines may differ in speed a little
+LOOK_S: Final = 0.1
+BALANCE_S: Final = 300.0  # as Kafka: a leader that moves costs its clients a moment
+NEAR: Final = 100  # records: under steady changes nobody is ever quite up to date
+TOLERATED: Final = 0.1  # of a node's partitions, led elsewhere
+
+
+class Controller:
+    def __init__(self, quorum: Quorum, clock: Clock, session_ms: int = SESSION_MS) -> None:
+        self._quorum = quorum
+        self._clock = clock
+        self._session_ms = int(session_ms * GRACE)
+        self._sessions: Sessions | None = None
+        self._term: Term | None = None
+        self._balanced_s = 0.0
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self._look()
+            except Refusal as refusal:
+                if refusal.code is not ErrorCode.NOT_CONTROLLER:  # another one is now, and looks as well
+                    raise
+
+    async def _look(self) -> None:
+        if not self._is_in_charge():
+            return
+        assert self._sessions is not None
+        for node_id in self._sessions.lapsed(self._now_ms()):
+            log.warning("nothing was heard of node %d for %d ms; others take over", node_id, self._session_ms)
+            self._sessions.forget(node_id)
+            await self._fence(node_id)
+        if self._clock.monotonic_s() - self._balanced_s > BALANCE_S:
+            self._balanced_s = self._clock.monotonic_s()
+            count = await self._quorum.submit(lambda image: return_leaders(image, TOLERATED))
+            if count:
+                log.info("%d partitions are led by their preferred replicas again", count)
+
+    def _is_in_charge(self) -> bool:
+        """With each term of its own it begins anew: what it knew from an earlier one is old."""
+        if not self._quorum.is_leader:
+            self._sessions = self._term = None
+            return False
+        if self._term != self._quorum.raft.term:
+            self._term = self._quorum.raft.term
+            self._balanced_s = self._clock.monotonic_s()
+            self._sessions = Sessions(self._quorum.image.live_nodes(), self._now_ms(), self._session_ms)
+        return True
+
+    async def heartbeat(
+        self, node_id: NodeId, broker_epoch: int, applied_end: Offset, *, wants_fence: bool, wants_stop: bool
+    ) -> bool:
+        """Whether the node may serve. Raises Refusal NOT_CONTROLLER, or STALE_BROKER_EPOCH to a life that is over."""
+        if not self._is_in_charge():
+            raise Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller")
+        assert self._sessions is not None
+        node = self._quorum.image.nodes.get(node_id)
+        if node is None or node.broker_epoch != broker_epoch:
+            raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} is not known with broker epoch {broker_epoch}")
+        if wants_stop and not node.is_draining:
+            await self._quorum.submit(lambda image: drain_node(image, node_id))
+        if wants_fence:
+            self._sessions.forget(node_id)
+            await self._fence(node_id)
+            return False
+        if node.is_fenced:
+            if applied_end < self._quorum.raft.log.commit_end and not self._is_near(applied_end):
+                return False
+            await self._quorum.submit(lambda image: unfence_node(image, node_id, broker_epoch))
+        self._sessions.heard(node_id, self._now_ms())
+        return True
+
+    async def _fence(self, node_id: NodeId) -> None:
+        await self._quorum.submit(lambda image: fence_node(image, node_id))
+
+    def _is_near(self, applied_end: Offset) -> bool:
+        """It has seen its own registration, at least, and what was decided before it asked."""
+        return self._quorum.raft.log.commit_end - applied_end < NEAR
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)

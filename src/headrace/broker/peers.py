@@ -1,0 +1,154 @@
+"""The other nodes: connections to them, and what is on its way there.
+
+Each purpose has a connection of its own to a node (a lane), so that a vote never waits behind a megabyte of records.
+A connection that broke is opened again when something is to be sent; until then, who sends hears of the trouble.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from headrace.broker.raft_letters import to_wire
+from headrace.client.connection import Connection
+from headrace.client.errors import ClientError, ConnectionLost
+from headrace.model.errors import Refusal
+from headrace.runtime.tasks import TaskScope
+from headrace.wire.api import response_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.model.names import NodeId
+    from headrace.raft.messages import Letter
+    from headrace.runtime.network import Address
+    from headrace.runtime.world import World
+    from headrace.wire.api import Message
+
+Answer = TypeVar("Answer", bound="Message")
+
+log = logging.getLogger(__name__)
+
+CONNECT_S: Final = 1.0  # within one rack it takes a millisecond; a node that is off answers never
+ANSWER_S: Final = 10.0
+LETTERS_MAX: Final = 64  # waiting for one node: more only tell what the next heartbeat tells anyway
+RETRY_FIRST_S: Final = 0.05
+RETRY_MAX_S: Final = 1.0
+LETTERS: Final = "letters"
+
+
+class Addresses(Protocol):
+    def __call__(self, node_id: NodeId) -> Address | None: ...
+
+
+class Peers:
+    def __init__(self, node_id: NodeId, world: World, addresses: Addresses, on_failure: Callable[..., None]) -> None:
+        self._node_id = node_id
+        self._world = world
+        self._addresses = addresses
+        self._connections: dict[tuple[NodeId, str], Connection] = {}
+        self._opening: dict[tuple[NodeId, str], asyncio.Lock] = {}
+        self._postmen: dict[NodeId, _Postman] = {}
+        self._tasks = TaskScope(on_failure)
+
+    async def close(self) -> None:
+        await self._tasks.close()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # ---- letters: no answer is waited for, and nobody minds if one is lost
+
+    def send(self, letter: Letter) -> None:
+        postman = self._postmen.get(letter.target)
+        if postman is None:
+            postman = self._postmen[letter.target] = _Postman(self, letter.target)
+            self._tasks.start(postman.run(), f"letters to node {letter.target}")
+        postman.post(letter)
+
+    # ---- requests
+
+    async def ask(
+        self, node_id: NodeId, message: Message, answer: type[Answer], *, lane: str, timeout_s: float = ANSWER_S
+    ) -> Answer:
+        """Raises ClientError if the node cannot be reached or does not answer."""
+        connection = await self.connection(node_id, lane)
+        return await connection.request(message, answer, timeout_s=timeout_s)
+
+    async def connection(self, node_id: NodeId, lane: str) -> Connection:
+        key = (node_id, lane)
+        found = self._connections.get(key)
+        if found is not None and not found.is_lost:
+            return found
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            found = self._connections.get(key)
+            if found is not None and not found.is_lost:
+                return found
+            address = self._addresses(node_id)
+            if address is None:
+                raise ConnectionLost(f"where node {node_id} listens is not known yet")
+            self._connections[key] = opened = await Connection.open(
+                self._world.network,
+                address,
+                client_id=f"node-{self._node_id}",
+                connect_timeout_s=CONNECT_S,
+                request_timeout_s=ANSWER_S,
+            )
+            return opened
+
+    def deliver(self, connection: Connection, message: Message, answer: type[Message]) -> None:
+        self._tasks.start(_delivered(connection, message, answer), "a letter's receipt")
+
+    def forget(self, node_id: NodeId) -> None:
+        """Its address has changed: what is open leads to a life that is over."""
+        for key in [key for key in self._connections if key[0] == node_id]:
+            self._connections.pop(key).close()
+
+
+class _Postman:
+    """Carries the letters for one node, in order."""
+
+    def __init__(self, peers: Peers, target: NodeId) -> None:
+        self._peers = peers
+        self._target = target
+        self._letters: list[Letter] = []
+        self._wake = asyncio.Event()
+
+    def post(self, letter: Letter) -> None:
+        if len(self._letters) >= LETTERS_MAX:
+            self._letters.pop(0)
+        self._letters.append(letter)
+        self._wake.set()
+
+    async def run(self) -> None:
+        retry_s = RETRY_FIRST_S
+        while True:
+            await self._wake.wait()
+            try:
+                connection = await self._peers.connection(self._target, LETTERS)
+                retry_s = RETRY_FIRST_S
+            except (ClientError, Refusal) as trouble:
+                log.debug("node %d cannot be reached: %s", self._target, trouble)
+                self._letters.clear()  # they will be old news by then
+                self._wake.clear()
+                await asyncio.sleep(retry_s)
+                retry_s = min(retry_s * 2, RETRY_MAX_S)
+                continue
+            self._wake.clear()
+            letters, self._letters = self._letters, []
+            for letter in letters:
+                self._deliver(connection, letter)
+
+    def _deliver(self, connection: Connection, letter: Letter) -> None:
+        message = to_wire(letter)
+        answer = response_class(message.API_KEY)
+        # The empty answer only shows that the node lives; asking for it finds a connection that is dead.
+        self._peers.deliver(connection, message, answer)
+
+
+async def _delivered(connection: Connection, message: Message, answer: type[Message]) -> None:
+    try:
+        await connection.request(message, answer)
+    except (ClientError, Refusal) as trouble:
+        log.debug("a letter was lost: %s", trouble)
