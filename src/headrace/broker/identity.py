@@ -22,6 +22,7 @@ class WrongIdentity(Exception):
 @dataclass(frozen=True, slots=True)
 class Identity:
     cluster_id: str
+    """Empty until the cluster that this node starts together with others has a name."""
     node_id: NodeId
     directory: bytes = b""
     """Which disk this is: a node that comes back on another one has forgotten everything."""
@@ -47,14 +48,21 @@ class Identity:
                     "start it with the version that wrote it"
                 )
             node_id = int(fields["node.id"])
-            if node_id < 0 or not fields["cluster.id"]:
-                raise ValueError("cluster.id must not be empty, and node.id not negative")
+            if node_id < 0:
+                raise ValueError("node.id must not be negative")
             directory = topic_id_from_text(fields["directory.id"]) if "directory.id" in fields else b""
             return cls(fields["cluster.id"], NodeId(node_id), directory)
         except (KeyError, ValueError) as error:
             raise WrongIdentity(
                 f"{IDENTITY_FILE} in the data directory is damaged ({error}); restore it or start on an empty one"
             ) from error
+
+    def named(self, cluster_id: str) -> Identity:
+        return replace(self, cluster_id=cluster_id)
+
+
+def store_identity(disk: Disk, identity: Identity) -> None:
+    disk.replace_file(IDENTITY_FILE, identity.encode())
 
 
 def load_or_create(disk: Disk, node_id: NodeId | None, new_cluster_id: str, new_directory: bytes) -> Identity:
@@ -68,7 +76,7 @@ def load_or_create(disk: Disk, node_id: NodeId | None, new_cluster_id: str, new_
             )
         if not identity.directory:  # written before disks had names
             identity = replace(identity, directory=new_directory)
-            disk.replace_file(IDENTITY_FILE, identity.encode())
+            store_identity(disk, identity)
         return identity
     if disk.list(TOPICS):
         raise WrongIdentity(
@@ -76,7 +84,7 @@ def load_or_create(disk: Disk, node_id: NodeId | None, new_cluster_id: str, new_
             "it is, or start on an empty directory"
         )
     identity = Identity(new_cluster_id, node_id if node_id is not None else NodeId(1), new_directory)
-    disk.replace_file(IDENTITY_FILE, identity.encode())
+    store_identity(disk, identity)
     return identity
 
 
@@ -88,7 +96,7 @@ def check_metadata(identity: Identity, recorded_cluster_id: str | None, *, has_l
             "the data directory holds logs of topics, but the metadata log, which says whose they are, is missing or "
             "empty. Nothing was removed. Restore it from a backup, or start on an empty directory"
         )
-    if recorded_cluster_id not in {None, identity.cluster_id}:
+    if identity.cluster_id and recorded_cluster_id not in {None, identity.cluster_id}:
         raise WrongIdentity(
             f"{IDENTITY_FILE} says cluster {identity.cluster_id}, the metadata log says {recorded_cluster_id}; "
             "one of them was taken from another data directory: put the right one back"

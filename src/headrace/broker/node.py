@@ -7,38 +7,43 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.appending import AppendStage
+from headrace.broker.assembly import Assembly, Place
 from headrace.broker.coordination import Coordination, new_topic
 from headrace.broker.counters import Counters
 from headrace.broker.fetching import SessionCache
 from headrace.broker.following import Following
-from headrace.broker.identity import check_metadata, load_or_create
+from headrace.broker.identity import check_metadata, load_or_create, store_identity
 from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
-from headrace.broker.quorum import Quorum
 from headrace.broker.topics import TopicTable
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
-from headrace.metadata.node_commands import name_cluster, register_node, reserve_producer_ids, unfence_node
+from headrace.metadata.node_commands import reserve_producer_ids
 from headrace.metadata.topic_commands import create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, ProducerId, TopicId, topic_id_text, topic_name_problem
-from headrace.raft.membership import Replica as RaftReplica
 from headrace.runtime.tasks import Breather, TaskScope
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import OPEN_FILES
 from headrace.storage.settings import LogSettings
 from headrace.storage.store import LogStore
+from headrace.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from headrace.broker.quorum import Response
+    from headrace.broker.controller import Controller
+    from headrace.broker.identity import Identity
+    from headrace.broker.quorum import Quorum, Response
     from headrace.metadata.controller import Decision
     from headrace.metadata.image import ClusterImage
-    from headrace.metadata.records import MetadataRecord
+    from headrace.metadata.records import Endpoint, MetadataRecord
     from headrace.metadata.settings import NodeSettings
+    from headrace.model.names import Offset
+    from headrace.runtime.network import Address
     from headrace.runtime.world import World
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
+    from headrace.wire.messages.forward import ForwardRequest, ForwardResponse
 
 Answer = TypeVar("Answer")
 
@@ -65,7 +70,9 @@ class Node:
         rack: str | None = None,
         listeners: Mapping[str, str] | None = None,
         open_files: int = OPEN_FILES,
+        voters: Mapping[NodeId, Address] | None = None,
     ) -> None:
+        """`voters` start a cluster together, this node among them; without any, it is a cluster of its own."""
         self.world = world
         self.counters = Counters()
         self.topics = TopicTable()
@@ -74,11 +81,9 @@ class Node:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.is_ready = False
         self.node_id: NodeId
-        self.broker_epoch: int
-        """Which life of this node the cluster knows."""
         self.configs: NodeConfigs
         self.store: LogStore
-        self.quorum: Quorum
+        self.assembly: Assembly
         self.coordination: Coordination
         self._following: Following
         self._asked_node_id = node_id
@@ -86,19 +91,52 @@ class Node:
         self._rack = rack
         self._listeners = dict(listeners or {})
         self._open_files = open_files
+        self._voters = dict(voters or {})
         self._tasks = TaskScope(self._task_failed)
         self._producer_ids: tuple[int, int] = (0, 0)
         self._reserving: asyncio.Lock = asyncio.Lock()
+        self._is_following = False
+        self._place: Place
 
     # ---- life
 
-    async def start(self) -> None:
-        """Recover what is on disk and serve it. Raises before anything is changed if the directory is not ours."""
+    async def start(self, meet: Callable[[], Awaitable[Sequence[Endpoint]]] | None = None) -> None:
+        """Recover what is on disk, join the cluster and serve. Raises before anything is changed if the directory is
+        not ours.
+
+        `meet` opens the listener where other nodes find this one, and says where that and the clients' one are. It is
+        called once this node can take part in an election; without the others there may be none.
+        """
+        identity = await self._open()
+        self.assembly.start(self._tasks)
+        self._tasks.start(self.store.run(), "flusher")
+        if meet is not None:
+            self._place.endpoints = tuple(await meet())
+        await self.quorum.agreed_start()
+        check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
+        await self.assembly.join(identity.cluster_id or topic_id_text(self.new_topic_id()))
+        if not identity.cluster_id:
+            named = identity.named(self.image.cluster_id or "")
+            await self.world.threads.run(lambda: store_identity(self.world.disk, named))
+        self._is_following = True
+        await self._following.load(self.quorum.deleted_topics)
+        self._tasks.start(self._following.run(), "follow the image")
+        await self.assembly.enrolment.beat_until_served()
+        await self._following.caught_up()
+        self.assembly.serve(self._tasks)
+        self._start_chores()
+        self.is_ready = True
+
+    async def _open(self) -> Identity:
+        """Everything that this node can do by itself."""
         world = self.world
         NodeConfigs.checked(self._asked_node_id or NodeId(1), self._static_configs)  # before the directory is claimed
         identity = await world.threads.run(
             lambda: load_or_create(
-                world.disk, self._asked_node_id, topic_id_text(self.new_topic_id()), world.entropy.token(16)
+                world.disk,
+                self._asked_node_id,
+                topic_id_text(self.new_topic_id()) if self._is_alone else "",
+                world.entropy.token(16),
             )
         )
         self.node_id = identity.node_id
@@ -108,8 +146,15 @@ class Node:
         found = self.store.log_ids()
         if METADATA_LOG not in found:
             check_metadata(identity, None, has_logs=bool(found))
-        metadata = MetadataStore(world, self.store, await self._open_metadata())
-        self.quorum = Quorum(metadata, RaftReplica(self.node_id, identity.directory), world, self._committed)
+        self._place = Place(self.node_id, world.entropy.token(16), identity.directory, self._rack, voters=self._voters)
+        self.assembly = Assembly(
+            self._place,
+            world,
+            MetadataStore(world, self.store, await self._open_metadata()),
+            self._committed,
+            self._leased,
+            self._task_failed,
+        )
         await world.threads.run(self.quorum.load)
         self.fetch_sessions = SessionCache(
             self.topics,
@@ -127,19 +172,12 @@ class Node:
             lambda: self.quorum.image,
             self.coordination,
         )
-        self._tasks.start(self.quorum.run(), "metadata log")
-        self._tasks.start(self.store.run(), "flusher")
-        await self.quorum.agreed_start()
-        check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
-        await self.quorum.submit(lambda image: name_cluster(image, identity.cluster_id))
-        incarnation = world.entropy.token(16)
-        self.broker_epoch = await self.quorum.submit(
-            lambda image: register_node(image, self.node_id, incarnation, (), self._rack, directory=identity.directory)
-        )
-        await self.quorum.submit(lambda image: unfence_node(image, self.node_id, self.broker_epoch))
-        await self._following.load(self.quorum.deleted_topics)
-        self._start_chores()
-        self.is_ready = True
+        return identity
+
+    @property
+    def _is_alone(self) -> bool:
+        """It was not told of others, so it may name its cluster by itself."""
+        return not self._voters
 
     def _identity_configs(self) -> dict[str, str]:
         rack = {} if self._rack is None else {"broker.rack": self._rack}
@@ -158,6 +196,7 @@ class Node:
         self.about_to_stop()
         await self.coordination.close()
         await self._tasks.close()
+        await self.assembly.close()
         if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
             await self.store.close()
 
@@ -177,7 +216,6 @@ class Node:
         self.fail(error)
 
     def _start_chores(self) -> None:
-        self._tasks.start(self._following.run(), "follow the image")
         self._tasks.start(self._every(lambda: CHECKPOINT_S, self.store.write_checkpoints), "checkpoints")
         self._tasks.start(
             self._every(lambda: self.settings.log_retention_check_interval_ms / 1000, self._delete_expired), "retention"
@@ -192,6 +230,23 @@ class Node:
         self._tasks.start(self._probe_lag(), "loop lag")
 
     # ---- what it knows
+
+    @property
+    def quorum(self) -> Quorum:
+        return self.assembly.quorum
+
+    @property
+    def controller(self) -> Controller:
+        return self.assembly.controller
+
+    @property
+    def is_controller(self) -> bool:
+        return self.assembly.is_controller
+
+    @property
+    def broker_epoch(self) -> int:
+        """Which life of this node the cluster knows."""
+        return self.assembly.enrolment.broker_epoch
 
     @property
     def image(self) -> ClusterImage:
@@ -266,15 +321,40 @@ class Node:
         async with self._reserving:
             first, end = self._producer_ids
             if first == end:
-                block = await self.quorum.submit(lambda image: reserve_producer_ids(image, self.node_id))
-                first, end = block
+                first, end = await self._reserve_producer_ids()
             self._producer_ids = (first + 1, end)
         return ProducerId(first)
 
+    async def _reserve_producer_ids(self) -> tuple[int, int]:
+        if self.is_controller:
+            return await self.quorum.submit(lambda image: reserve_producer_ids(image, self.node_id))
+        answer = await self.assembly.ask_controller(
+            AllocateProducerIdsRequest(self.node_id, self.broker_epoch), AllocateProducerIdsResponse
+        )
+        if answer.error_code:
+            raise Refusal(ErrorCode(answer.error_code), "the controller gives out no producer ids now")
+        return answer.producer_id_start, answer.producer_id_start + answer.producer_id_len
+
+    async def forward(self, request: ForwardRequest) -> ForwardResponse:
+        """Let the controller decide it."""
+        return await self.assembly.forward(request)
+
+    async def caught_up_to(self, end: Offset) -> None:
+        """Wait until this node serves what was decided before `end` of the metadata log."""
+        await self.quorum.applied_up_to(end)
+        await self._following.caught_up()
+
     # ---- chores
 
+    def _leased(self, is_leased: bool) -> None:
+        """The others believe that this node is there, or may not any more: then it must refuse writes."""
+        if not is_leased:
+            log.warning("the controller has not answered for too long; no writes are taken until it does")
+        for partition in self.topics.partitions():
+            partition.replica.set_leased(is_leased)
+
     def _committed(self, records: Sequence[MetadataRecord]) -> None:
-        if self.is_ready:  # before, everything is loaded from the image at once
+        if self._is_following:  # before, everything is loaded from the image at once
             self._following.committed(records)
 
     def _flushed(self, flushed_log: PartitionLog) -> None:

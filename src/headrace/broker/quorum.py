@@ -77,6 +77,8 @@ class Quorum:
         self._waiting: list[_Waiting] = []
         self._wake = asyncio.Event()
         self._agreed_once = asyncio.Event()
+        self._advanced: asyncio.Future[None] | None = None
+        """For those who wait for the image to hold more than it does."""
         self._failure: Exception | None = None
 
     def load(self) -> None:
@@ -160,6 +162,12 @@ class Quorum:
         where = "nobody is known to be" if leader is None else f"node {leader} is"
         return Refusal(ErrorCode.NOT_CONTROLLER, f"node {self._me.node_id} is not the controller; {where}")
 
+    async def applied_up_to(self, end: Offset) -> None:
+        """Wait until the image holds everything before `end`."""
+        while self._raft.log.commit_end < end and self._failure is None:
+            self._advanced = self._advanced or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._advanced)
+
     # ---- living
 
     def receive(self, message: Message) -> None:
@@ -215,8 +223,14 @@ class Quorum:
             self._answer(entry)
         if ready.committed:  # the first commit of a term tells what all before it had decided
             self._agreed_once.set()
+            self._wake_waiting()
         if ready.role is not Role.LEADER:
             self._lose_leadership()
+
+    def _wake_waiting(self) -> None:
+        if self._advanced is not None:
+            self._advanced.set_result(None)
+            self._advanced = None
 
     def _answer(self, entry: Entry) -> None:
         due = [waiting for waiting in self._waiting if waiting.end <= entry.end]
@@ -242,6 +256,7 @@ class Quorum:
         """Nothing will be agreed on any more: nobody may wait for it, a starting node least of all."""
         self._failure = failure
         self._agreed_once.set()
+        self._wake_waiting()
         for waiting in self._waiting:
             if not waiting.agreed.done():
                 waiting.agreed.set_exception(failure)

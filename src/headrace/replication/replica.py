@@ -34,7 +34,9 @@ class Replica:
         "_counts_written",
         "_followers",
         "_in_sync_needed",
+        "_is_leased",
         "_is_short_of_replicas",
+        "_leads",
         "_min_insync",
         "_others_reached",
         "_proposed",
@@ -68,6 +70,9 @@ class Replica:
         self.high_watermark = max(log_start, min(high_watermark, flushed))
         self.leader_epoch: Epoch = NO_EPOCH
         self.is_leader = False
+        """It leads, and may act on it."""
+        self._leads = False
+        self._is_leased = True
         self.leader: NodeId = NO_NODE
         self.replicas: tuple[NodeId, ...] = (node_id,)
         self.in_sync: tuple[NodeId, ...] = ()
@@ -87,7 +92,8 @@ class Replica:
         assert epoch > self.leader_epoch, f"epoch {epoch} after {self.leader_epoch}"
         self.leader_epoch = epoch
         self.leader = self.node_id
-        self.is_leader = True
+        self._leads = True
+        self.is_leader = self._is_leased
         self._proposed = None
         self.replicas = tuple(in_sync if replicas is None else replicas)
         self._followers = Followers((node_id for node_id in self.replicas if node_id != self.node_id), now_ms)
@@ -103,8 +109,13 @@ class Replica:
 
     def resign(self) -> None:
         """Lead no longer: another does, or the partition is gone."""
-        self.is_leader = False
+        self._leads = self.is_leader = False
         self._proposed = None
+
+    def set_leased(self, is_leased: bool) -> None:
+        """Without a lease others may lead by now: a leader takes and shows nothing until it is renewed."""
+        self._is_leased = is_leased
+        self.is_leader = is_leased and self._leads
 
     # ---- the in-sync set
 
@@ -135,7 +146,7 @@ class Replica:
 
     def propose_in_sync(self, proposed: tuple[NodeId, ...]) -> None:
         """The controller is asked for it. Before it answers it may have agreed: whoever enters counts at once."""
-        assert self.is_leader
+        assert self._leads
         self._proposed = proposed
         self._review_in_sync()
 

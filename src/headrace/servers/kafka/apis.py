@@ -62,7 +62,42 @@ SERVED = (
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
 
+SERVED_TO_NODES = (
+    ApiKey.ALTER_PARTITION,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.RAFT_REQUEST_VOTE,
+    ApiKey.RAFT_VOTE_ANSWER,
+    ApiKey.RAFT_APPEND_ENTRIES,
+    ApiKey.RAFT_APPEND_ANSWER,
+    ApiKey.RAFT_INSTALL_SNAPSHOT,
+    ApiKey.RAFT_TAKE_OVER,
+    ApiKey.FORWARD,
+)
+"""Only where nodes listen for each other; clients do not hear of them."""
+
+DECIDED_BY_CONTROLLER = {
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+}
+"""Any node takes them, and passes them on."""
+
 _TWO_STAGE = {ApiKey.PRODUCE, ApiKey.FETCH}
+_MODULES = dict.fromkeys(
+    (
+        ApiKey.RAFT_REQUEST_VOTE,
+        ApiKey.RAFT_VOTE_ANSWER,
+        ApiKey.RAFT_APPEND_ENTRIES,
+        ApiKey.RAFT_APPEND_ANSWER,
+        ApiKey.RAFT_INSTALL_SNAPSHOT,
+        ApiKey.RAFT_TAKE_OVER,
+    ),
+    "raft",
+)
 
 
 class Request(NamedTuple):
@@ -88,14 +123,15 @@ class Api(NamedTuple):
     handle: Callable[[Any, Request], Any]
 
 
-def advertised_versions() -> list[tuple[int, int, int]]:
+def advertised_versions(*, to_nodes: bool = False) -> list[tuple[int, int, int]]:
     """Key, lowest and highest version of every API served."""
-    return [(key, APIS[key].advertised_min, APIS[key].advertised_max) for key in sorted(SERVED)]
+    keys = (*SERVED, *SERVED_TO_NODES) if to_nodes else SERVED
+    return [(key, APIS[key].advertised_min, APIS[key].advertised_max) for key in sorted(keys)]
 
 
-def api_for(api_key: int, version: int) -> Api | None:
+def api_for(api_key: int, version: int, *, to_nodes: bool = False) -> Api | None:
     """The API, or None if it is not served in this version."""
-    if api_key not in SERVED:
+    if api_key not in SERVED and not (to_nodes and api_key in SERVED_TO_NODES):
         return None
     return _load(ApiKey(api_key)) if APIS[api_key].serves(version) else None
 
@@ -105,7 +141,21 @@ def _load(key: ApiKey) -> Api:
     name = key.name.lower()
     if key in _TWO_STAGE:
         return Api(name, request_class(key), _never)
-    return Api(name, request_class(key), import_module(f"headrace.servers.kafka.handlers.{name}").handle)
+    handle = import_module(f"headrace.servers.kafka.handlers.{_MODULES.get(key, name)}").handle
+    return Api(name, request_class(key), _passed_on(handle) if key in DECIDED_BY_CONTROLLER else handle)
+
+
+def _passed_on(handle: Callable[[Any, Request], Any]) -> Callable[[Any, Request], Any]:
+    """The handler where the controller is, and the way there elsewhere."""
+
+    def handle_or_forward(message: Any, request: Request) -> Any:
+        if request.node.is_controller:
+            return handle(message, request)
+        from headrace.servers.kafka.forwarding import forward  # noqa: PLC0415 - a node alone never needs it
+
+        return forward(message, request)
+
+    return handle_or_forward
 
 
 def _never(message: Any, request: Request) -> Any:

@@ -222,7 +222,7 @@ class Connection:
             self._pause()
 
     def _look_at_other(self, api_key: int, version: int, correlation_id: int, position: int, end: int) -> None:
-        api = api_for(api_key, version)
+        api = api_for(api_key, version, to_nodes=self.server.is_for_nodes)
         if api is None:
             answer = unsupported_version_answer(api_key, correlation_id)
             if answer is None:

@@ -1,0 +1,133 @@
+"""This node's part in the cluster: the quorum, the controller that may be here, the other nodes, its own enrolment."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from headrace.broker.controller import Controller
+from headrace.broker.enrolment import Enrolment
+from headrace.broker.peers import Peers
+from headrace.broker.quorum import Quorum
+from headrace.client.errors import ClientError
+from headrace.metadata.node_commands import name_cluster
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.raft.membership import Replica
+from headrace.runtime.network import Address
+from headrace.wire.messages.forward import ForwardRequest, ForwardResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from headrace.broker.metadata_store import MetadataStore
+    from headrace.metadata.records import Endpoint, MetadataRecord
+    from headrace.model.names import NodeId
+    from headrace.runtime.tasks import TaskScope
+    from headrace.runtime.world import World
+    from headrace.wire.api import Message
+
+Answer = TypeVar("Answer", bound="Message")
+
+NODES: Final = "CONTROLLER"  # Kafka's usual name for the listener where nodes meet
+CLIENTS: Final = "PLAINTEXT"
+PATIENCE_S: Final = 10.0  # an election takes two seconds, and may have to be held again
+RETRY_S: Final = 0.05
+LANE: Final = "controller"
+
+
+@dataclass(slots=True)
+class Place:
+    """What this node says about itself."""
+
+    node_id: NodeId
+    incarnation: bytes
+    directory: bytes
+    rack: str | None = None
+    endpoints: tuple[Endpoint, ...] = ()
+    voters: Mapping[NodeId, Address] = field(default_factory=dict)
+    """Who starts the cluster, and where they listen for each other. Without any, this node alone does."""
+
+
+class Assembly:
+    def __init__(
+        self,
+        place: Place,
+        world: World,
+        store: MetadataStore,
+        on_commit: Callable[[Sequence[MetadataRecord]], None],
+        on_lease: Callable[[bool], None],
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self._place = place
+        self._world = world
+        self.peers = Peers(place.node_id, world, self._address_of, on_failure)
+        self.quorum = Quorum(
+            store,
+            Replica(place.node_id, place.directory),
+            world,
+            on_commit,
+            first_voters=sorted(place.voters),
+            send=self.peers.send,
+        )
+        self.controller = Controller(self.quorum, world.clock)
+        self.enrolment = Enrolment(place, self.quorum, self.controller, self.peers, world.clock, on_lease)
+
+    def start(self, tasks: TaskScope) -> None:
+        tasks.start(self.quorum.run(), "metadata log")
+        tasks.start(self.controller.run(), "controller")
+
+    async def join(self, new_cluster_id: str) -> None:
+        """Until the cluster has a name and knows this life of the node."""
+        while self.quorum.image.cluster_id is None:
+            try:
+                await self.quorum.submit(lambda image: name_cluster(image, new_cluster_id))
+            except Refusal:  # another node is the controller, or nobody is yet
+                await asyncio.sleep(RETRY_S)
+        await self.enrolment.register()
+
+    def serve(self, tasks: TaskScope) -> None:
+        tasks.start(self.enrolment.run(), "heartbeats")
+        tasks.start(self.enrolment.watch_lease(), "lease")
+
+    async def close(self) -> None:
+        await self.peers.close()
+
+    # ---- the controller, wherever it is
+
+    @property
+    def is_controller(self) -> bool:
+        return self.quorum.is_leader
+
+    async def ask_controller(self, message: Message, answer: type[Answer]) -> Answer:
+        """Raises Refusal NOT_CONTROLLER or ClientError if nobody answers in time."""
+        deadline_s = self._world.clock.monotonic_s() + PATIENCE_S
+        while True:
+            try:
+                controller = self.quorum.get_leader()
+                if controller is None:
+                    raise Refusal(ErrorCode.NOT_CONTROLLER, "nobody is known to be the controller")
+                return await self.peers.ask(controller, message, answer, lane=LANE)
+            except (ClientError, Refusal):
+                if self._world.clock.monotonic_s() >= deadline_s:
+                    raise
+                await asyncio.sleep(RETRY_S)
+
+    async def forward(self, request: ForwardRequest) -> ForwardResponse:
+        deadline_s = self._world.clock.monotonic_s() + PATIENCE_S
+        while True:
+            answer = await self.ask_controller(request, ForwardResponse)
+            code = ErrorCode(answer.error_code)
+            if code is ErrorCode.NONE:
+                return answer
+            if code is not ErrorCode.NOT_CONTROLLER or self._world.clock.monotonic_s() >= deadline_s:
+                raise Refusal(code, "the controller has not taken the request")
+            await asyncio.sleep(RETRY_S)
+
+    def _address_of(self, node_id: NodeId) -> Address | None:
+        """As it says itself; before it has said anything, as this node was told at its start."""
+        node = self.quorum.image.nodes.get(node_id)
+        endpoint = None if node is None else node.endpoint(NODES)
+        if endpoint is not None:
+            return Address(endpoint.host, endpoint.port)
+        return self._place.voters.get(node_id)

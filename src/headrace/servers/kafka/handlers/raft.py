@@ -1,0 +1,24 @@
+"""The letters of Raft (keys 20001 to 20006). Each is answered at once and with nothing: replies are letters too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.raft_letters import from_wire
+from headrace.model.errors import ErrorCode
+from headrace.wire.api import response_class
+
+if TYPE_CHECKING:
+    from headrace.broker.raft_letters import RaftRequest
+    from headrace.servers.kafka.apis import Request
+    from headrace.wire.api import Message
+
+
+def handle(message: RaftRequest, request: Request) -> Message:
+    node = request.node
+    is_for_us = message.target == node.node_id
+    if is_for_us:
+        node.quorum.receive(from_wire(message))
+    # Somebody else lives here now, at an address that once was another node's.
+    code = ErrorCode.NONE if is_for_us else ErrorCode.INVALID_VOTER_KEY
+    return response_class(message.API_KEY)(code)  # type: ignore[call-arg]  # all of them have just this field
