@@ -19,7 +19,16 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
 from headrace.replication.producers import NO_SEQUENCE, StagedProducers
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import ATTRIBUTES_LOW_BYTE, HEADER_SIZE, MAGIC, TRANSACTIONAL_BIT, place, read_header
+from headrace.wire.batches import (
+    ATTRIBUTES_LOW_BYTE,
+    HEADER_SIZE,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    CorruptBatch,
+    crc_matches,
+    place,
+    read_header,
+)
 from headrace.wire.control import Marker, encode_marker
 from headrace.wire.produce import RecordError
 from headrace.wire.validation import (
@@ -90,6 +99,7 @@ class Partition:
         "_clock",
         "_damaged_place",
         "_flusher",
+        "_follower_listeners",
         "_has_oldest_time",
         "_listeners",
         "_max_message_bytes",
@@ -104,6 +114,7 @@ class Partition:
         "last_stable_offset",
         "log",
         "name",
+        "on_flushed",
         "replica",
         "settings",
     )
@@ -138,6 +149,9 @@ class Partition:
         self._waiters = CommitWaiters()
         self._damaged_place: tuple[str, int] | None = None
         self._listeners: dict[Listener, None] = {}
+        self._follower_listeners: dict[Listener, None] = {}
+        self.on_flushed: Callable[[Partition], None] | None = None
+        """While this node follows: its leader waits to hear of it."""
 
     # ---- writing
 
@@ -236,6 +250,7 @@ class Partition:
             return 0
         self._advance(self.replica.on_written(Offset(log.next_offset)))
         self._flusher.want(log, is_urgent=write.is_urgent or bool(self._listeners))
+        self._notify_followers()
         return log.next_offset - first_offset
 
     # ---- what the node itself writes, at once and for good
@@ -288,6 +303,7 @@ class Partition:
             raise
         self._advance(self.replica.on_written(Offset(log.next_offset)))
         self._flusher.want(log, is_urgent=True)
+        self._notify_followers()
         return Admitted(self, None, header.base_offset, header.next_offset, NO_TIMESTAMP)
 
     # ---- transactions
@@ -318,6 +334,8 @@ class Partition:
     def flushed(self) -> None:
         """The log's bytes up to its `flushed_offset` are on the device."""
         self._advance(self.replica.on_flushed(Offset(self.log.flushed_offset)))
+        if self.on_flushed is not None:
+            self.on_flushed(self)
 
     def when_committed(self, admitted: Admitted, wake: Callable[[], None], deadline_s: float) -> None:
         """Call `wake` once the high watermark covers the batch, or it is refused because time is up."""
@@ -385,11 +403,7 @@ class Partition:
         self.replica.check_epoch(leader_epoch)
         self.replica.check_read()
         log = self.log
-        if not log.start_offset <= offset <= log.next_offset:
-            raise Refusal(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.name} has offsets {log.start_offset} to {log.next_offset}, not {offset}",
-            )
+        self._check_offset(offset)
         end = self.readable_end(is_committed_only=is_committed_only)
         records: FileSlice | None = None
         aborted: Sequence[AbortedTransaction] = ()
@@ -402,6 +416,14 @@ class Partition:
         elif self.high_watermark < log.next_offset:
             self._flusher.want(log, is_urgent=True)  # somebody waits for these bytes to become readable
         return Readable(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset), aborted)
+
+    def _check_offset(self, offset: Offset) -> None:
+        log = self.log
+        if not log.start_offset <= offset <= log.next_offset:
+            raise Refusal(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} has offsets {log.start_offset} to {log.next_offset}, not {offset}",
+            )
 
     def _aborted_in(self, records: FileSlice, offset: int, next_offset: int) -> Sequence[AbortedTransaction]:
         try:
@@ -423,16 +445,76 @@ class Partition:
             return NO_EPOCH, NO_OFFSET
         return self.log.epochs.end_offset_for(epoch, self.log.next_offset)
 
-    def listen(self, listener: Listener) -> None:
-        self._listeners[listener] = None
+    def listen(self, listener: Listener, *, is_follower: bool = False) -> None:
+        """A follower hears of everything that is written; others of what is safe."""
+        (self._follower_listeners if is_follower else self._listeners)[listener] = None
 
     def unlisten(self, listener: Listener) -> None:
         self._listeners.pop(listener, None)
+        self._follower_listeners.pop(listener, None)
+
+    def _notify_followers(self) -> None:
+        if self._follower_listeners:
+            for listener in list(self._follower_listeners):
+                listener.partition_changed(self)
 
     def _notify(self) -> None:
         if self._listeners:
             for listener in list(self._listeners):
                 listener.partition_changed(self)
+
+    # ---- replicas
+
+    def read_as_follower(self, offset: Offset, max_bytes: int, *, at_least_one: bool, leader_epoch: Epoch) -> Readable:
+        """What follows `offset`, safe or not. Raises Refusal if the offset or the epoch is not ours."""
+        self.replica.check_epoch(leader_epoch)
+        self.replica.check_read()
+        log = self.log
+        self._check_offset(offset)
+        records = None
+        if offset < log.next_offset and (max_bytes > 0 or at_least_one):
+            run = log.read_run(offset, max_bytes, Offset(log.next_offset), at_least_one=at_least_one)
+            records = None if run is None else run[0]
+        return Readable(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset))
+
+    def divergence(self, offset: Offset, last_epoch: Epoch) -> tuple[Epoch, Offset] | None:
+        """Where a follower's log went another way than ours: its last batch before `offset` is of `last_epoch`."""
+        if last_epoch == NO_EPOCH or offset <= self.log.start_offset:
+            return None
+        epoch, end = self.epoch_end(last_epoch)
+        return (epoch, end) if epoch < last_epoch or end < offset else None
+
+    def follower_fetched(self, node_id: NodeId, broker_epoch: int, written: Offset, flushed: Offset) -> None:
+        """A follower that agrees with us up to `written` asks for more."""
+        now_ms = int(self._clock.monotonic_s() * 1000)
+        self._advance(self.replica.on_follower_fetched(node_id, broker_epoch, written, min(flushed, written), now_ms))
+
+    def follow(self, epoch: Epoch, leader: NodeId, replicas: Sequence[NodeId]) -> None:
+        """Another node leads from `epoch` on, or nobody does. Whoever waits for us has to ask there."""
+        self.replica.become_follower(epoch, leader, replicas)
+        self._waiters.refuse_all(
+            Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {leader} leads {self.name} in epoch {epoch}")
+        )
+        self._notify()
+        self._notify_followers()
+
+    def append_from_leader(self, records: memoryview, high_watermark: Offset) -> None:
+        """What the leader has, as it has it. Raises CorruptBatch if it was damaged on the way; nothing is kept then."""
+        log = self.log
+        views, headers = new_batches(records, log.next_offset)
+        if views:
+            log.append(views, headers)
+            self.replica.on_written(Offset(log.next_offset))
+            self._flusher.want(log, is_urgent=True)
+        self._advance(self.replica.on_leader_said(high_watermark))
+
+    def was_cut(self) -> None:
+        """The log was truncated, or begun anew: it did not agree with the leader's."""
+        log = self.log
+        self.replica.on_truncated(Offset(log.next_offset))
+        self.high_watermark = min(self.high_watermark, self.replica.high_watermark)
+        log.high_watermark = self.high_watermark
+        self._review_stability()
 
     # ---- change
 
@@ -503,6 +585,24 @@ def _check(batch: memoryview, header: BatchHeader, size: int, version: int) -> N
     check_batch(batch, header, size, is_zstd_allowed=version >= ZSTD_FROM)
     if header.record_count <= PLAIN_RECORDS_MAX:
         check_count(batch, header)
+
+
+def new_batches(records: memoryview, next_offset: int) -> tuple[list[memoryview], list[BatchHeader]]:
+    """The batches of a fetch that follow `next_offset`, each checked. A last one that is cut short comes again."""
+    views: list[memoryview] = []
+    headers: list[BatchHeader] = []
+    position = 0
+    while len(records) - position >= HEADER_SIZE:
+        header = read_header(records, position)
+        if position + header.size > len(records):
+            break
+        if header.base_offset >= next_offset:
+            if not crc_matches(records, header, position):
+                raise CorruptBatch(f"the batch at {header.base_offset} was damaged on its way from the leader")
+            views.append(records[position : position + header.size])
+            headers.append(header)
+        position += header.size
+    return views, headers
 
 
 def log_settings(settings: TopicSettings) -> LogSettings:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headrace.model.names import NO_OFFSET, NodeId, Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
 
 @dataclass(slots=True)
@@ -64,20 +64,21 @@ class Followers:
         for node_id in [node_id for node_id in self._known if node_id not in node_ids]:
             del self._known[node_id]
 
-    def still_here(self, node_id: NodeId, end: Offset, now_ms: int) -> None:
-        """The node has fetched, and its fetch does not name this partition: nothing has changed for it."""
-        follower = self._known.get(node_id)
-        if follower is not None:
-            follower.fetched_ms = now_ms
+    def too_slow(
+        self, in_sync: Iterable[NodeId], end: Offset, heard_ms: Mapping[NodeId, int], now_ms: int, lag_max_ms: int
+    ) -> set[NodeId]:
+        """`heard_ms` says when each node last fetched anything: a fetch names only partitions that have changed."""
+        slow = set()
+        for node_id in in_sync:
+            follower = self._known.get(node_id)
+            if follower is None:
+                continue
+            caught_up_ms = follower.caught_up_ms
             if follower.written >= end:
-                follower.caught_up_ms, follower.end_at_fetch = now_ms, end
-
-    def too_slow(self, in_sync: Iterable[NodeId], now_ms: int, lag_max_ms: int) -> set[NodeId]:
-        return {
-            node_id
-            for node_id in in_sync
-            if node_id in self._known and now_ms - self._known[node_id].caught_up_ms > lag_max_ms
-        }
+                caught_up_ms = max(caught_up_ms, heard_ms.get(node_id, 0))
+            if now_ms - caught_up_ms > lag_max_ms:
+                slow.add(node_id)
+        return slow
 
     def caught_up(self, node_id: NodeId, high_watermark: Offset, now_ms: int, lag_max_ms: int) -> bool:
         """Whether one that is not in sync may be so again: it has all that is committed on its disk, and keeps up."""

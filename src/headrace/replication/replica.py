@@ -15,7 +15,7 @@ from headrace.model.names import NO_EPOCH, NO_NODE, NO_OFFSET, Epoch, NodeId, Of
 from headrace.replication.in_sync import Followers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 Durability = Literal["flushed", "written"]
 """What counts as safe on one replica: bytes on its device, or (weaker, faster) bytes in its page cache."""
@@ -128,12 +128,12 @@ class Replica:
         return self._advance()
 
     def wanted_in_sync(
-        self, now_ms: int, lag_max_ms: int, is_here: Callable[[NodeId], bool]
+        self, now_ms: int, lag_max_ms: int, heard_ms: Mapping[NodeId, int], is_here: Callable[[NodeId], bool]
     ) -> tuple[NodeId, ...] | None:
         """The in-sync set that this leader would propose; None if it has the right one, or waits for an answer."""
         if not self.is_leader or self._proposed is not None:
             return None
-        slow = self._followers.too_slow(self.in_sync, now_ms, lag_max_ms)
+        slow = self._followers.too_slow(self.in_sync, self.written, heard_ms, now_ms, lag_max_ms)
         back = {
             node_id
             for node_id in self.replicas

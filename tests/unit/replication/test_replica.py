@@ -210,7 +210,7 @@ def fetched(replica: Replica, node_id: NodeId, written: int, now_ms: int, *, flu
 
 
 def wanted(replica: Replica, now_ms: int, away: tuple[NodeId, ...] = ()) -> tuple[NodeId, ...] | None:
-    return replica.wanted_in_sync(now_ms, LAG_MS, lambda node_id: node_id not in away)
+    return replica.wanted_in_sync(now_ms, LAG_MS, {}, lambda node_id: node_id not in away)
 
 
 def leader_with(count: int, *in_sync: NodeId) -> Replica:
@@ -227,6 +227,14 @@ def test_who_does_not_fetch_leaves_the_in_sync_set_after_the_lag() -> None:
     assert wanted(replica, LAG_MS) is None
     assert wanted(replica, LAG_MS + 1) == (ME, SECOND)
     assert wanted(replica, LAG_MS + 501) == (ME,)
+
+
+def test_who_fetches_other_partitions_is_there_and_needs_nothing_of_this_one() -> None:
+    replica = leader_with(10, ME, SECOND)
+    fetched(replica, SECOND, 10, now_ms=0)
+    assert replica.wanted_in_sync(9000, LAG_MS, {SECOND: 8500}, lambda _: True) is None
+    replica.on_written(Offset(11))
+    assert replica.wanted_in_sync(9000, LAG_MS, {SECOND: 8500}, lambda _: True) == (ME,), "now there is something"
 
 
 def test_who_fetches_but_falls_behind_leaves_too() -> None:

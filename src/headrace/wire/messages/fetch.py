@@ -45,6 +45,7 @@ class FetchPartition:
     partition_max_bytes: int = 0
     replica_directory_id: TopicId = NO_TOPIC_ID
     high_watermark: int = 9223372036854775807  # the greatest: not told
+    flushed_offset: int = -1  # ours: what the follower has on its device
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -57,15 +58,18 @@ class FetchPartition:
         partition_max_bytes = reader.int32()
         replica_directory_id: TopicId = NO_TOPIC_ID
         high_watermark: int = 9223372036854775807
+        flushed_offset: int = -1
         if compact:
             for tag in reader.tagged_fields():
                 if tag == 0 and version >= 17:
                     replica_directory_id = reader.uuid()
                 elif tag == 1 and version >= 18:
                     high_watermark = reader.int64()
+                elif tag == 10000:
+                    flushed_offset = reader.int64()
         return cls(
             partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes,
-            replica_directory_id, high_watermark,
+            replica_directory_id, high_watermark, flushed_offset,
         )
 
     def encode(self, writer: Writer, version: int) -> None:
@@ -91,6 +95,10 @@ class FetchPartition:
                 value = Writer()
                 value.int64(self.high_watermark)
                 tagged.append((1, value))
+            if self.flushed_offset != -1:
+                value = Writer()
+                value.int64(self.flushed_offset)
+                tagged.append((10000, value))
             writer.tagged_fields(tagged)
 
 
