@@ -8,9 +8,10 @@ request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset
 from headrace.storage.damage import DamagedLog
 from headrace.wire.fetch import FetchedPartition
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from headrace.broker.partition import Partition
     from headrace.broker.topics import TopicTable
-    from headrace.model.names import Epoch, Offset
     from headrace.runtime.clock import Clock
     from headrace.runtime.disk import FileSlice
     from headrace.runtime.entropy import Entropy
@@ -39,14 +39,37 @@ Fetched = FetchedPartition["FileSlice"]
 class Wanted:
     """One partition of a fetch: from where on, how much, and what was answered last."""
 
-    __slots__ = ("index", "leader_epoch", "max_bytes", "offset", "partition", "told", "topic")
+    __slots__ = (
+        "flushed",
+        "index",
+        "last_epoch",
+        "leader_epoch",
+        "max_bytes",
+        "offset",
+        "partition",
+        "told",
+        "topic",
+    )
 
-    def __init__(self, topic: str | bytes, index: int, offset: Offset, max_bytes: int, leader_epoch: Epoch) -> None:
+    def __init__(
+        self,
+        topic: str | bytes,
+        index: int,
+        offset: Offset,
+        max_bytes: int,
+        leader_epoch: Epoch,
+        last_epoch: Epoch = NO_EPOCH,
+        flushed: Offset = NO_OFFSET,
+    ) -> None:
         self.topic = topic
         self.index = index
         self.offset = offset
         self.max_bytes = max_bytes
         self.leader_epoch = leader_epoch
+        self.last_epoch = last_epoch
+        """Of a follower's last batch before `offset`."""
+        self.flushed = flushed
+        """What a follower has on its device."""
         self.partition: Partition | None = None
         self.told: tuple[int, int, int] | None = None
         """Error, high watermark and log start as last answered; None if never, or after an error."""
@@ -80,10 +103,19 @@ class Waiting(Protocol):
         ...
 
 
+class Reader(NamedTuple):
+    """A node that follows, and which of its lives."""
+
+    node_id: NodeId
+    broker_epoch: int
+
+
 class FetchSession:
     """The partitions that a consumer is interested in. A `broker.partition.Listener`."""
 
     def __init__(self, topics: TopicTable, *, session_id: int = NO_SESSION, uses_topic_ids: bool = False) -> None:
+        self.reader: Reader | None = None
+        """The follower that fetches; None for a consumer."""
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
@@ -105,6 +137,7 @@ class FetchSession:
             known.offset = wanted.offset
             known.max_bytes = wanted.max_bytes
             known.leader_epoch = wanted.leader_epoch
+            known.last_epoch, known.flushed = wanted.last_epoch, wanted.flushed
             wanted = known
         else:
             self._wanted[key] = wanted
@@ -159,20 +192,26 @@ class FetchSession:
         self, collected: Collected, wanted: Wanted, fetched: Fetched, *, is_full: bool, is_committed_only: bool
     ) -> None:
         has_records = fetched.records is not None
-        readable_end = fetched.last_stable_offset if is_committed_only else fetched.high_watermark
-        if fetched.error_code:
+        if fetched.error_code or fetched.diverging is not None:
             collected.has_error = True
-        elif not has_records and readable_end <= wanted.offset:
+        elif not has_records and self._readable_end(wanted, fetched, is_committed_only) <= wanted.offset:
             self._dirty.pop(wanted, None)  # until the partition says otherwise
-        if is_full or has_records or fetched.error_code or wanted.told != _telling(fetched):
+        if is_full or has_records or collected.has_error or wanted.told != _telling(fetched):
             collected.results.append((wanted, fetched))
             if fetched.records is not None:
                 collected.bytes_read += fetched.records.size
+
+    def _readable_end(self, wanted: Wanted, fetched: Fetched, is_committed_only: bool) -> int:
+        if self.reader is not None and wanted.partition is not None:
+            return wanted.partition.log.next_offset
+        return fetched.last_stable_offset if is_committed_only else fetched.high_watermark
 
     def _read(self, wanted: Wanted, room: int, at_least_one: bool, is_committed_only: bool) -> Fetched:
         try:
             partition = self._topics.partition(wanted.topic, wanted.index)
             self._attach(wanted, partition)
+            if self.reader is not None:
+                return self._read_for_follower(partition, wanted, room, at_least_one)
             readable = partition.read(
                 wanted.offset,
                 min(wanted.max_bytes, room),
@@ -197,12 +236,44 @@ class FetchSession:
             else None,
         )
 
+    def _read_for_follower(self, partition: Partition, wanted: Wanted, room: int, at_least_one: bool) -> Fetched:
+        partition.replica.check_epoch(wanted.leader_epoch)
+        partition.replica.check_read()
+        diverging = partition.divergence(wanted.offset, wanted.last_epoch)
+        if diverging is not None:
+            return FetchedPartition(wanted.index, ErrorCode.NONE, -1, -1, -1, diverging=diverging)
+        readable = partition.read_as_follower(
+            wanted.offset,
+            min(wanted.max_bytes, room),
+            at_least_one=at_least_one,
+            leader_epoch=wanted.leader_epoch,
+        )
+        return FetchedPartition(
+            wanted.index,
+            ErrorCode.NONE,
+            readable.high_watermark,
+            readable.last_stable_offset,
+            readable.log_start_offset,
+            readable.records,
+        )
+
+    def note_progress(self, wanted: Wanted) -> None:
+        """A follower says how far it is. Once for each time that it says so, not for each time that it is served."""
+        assert self.reader is not None
+        partition = self._topics.find(wanted.topic, wanted.index)
+        if partition is None or not partition.replica.is_leader:
+            return
+        if wanted.leader_epoch == partition.replica.leader_epoch and (
+            partition.divergence(wanted.offset, wanted.last_epoch) is None
+        ):
+            partition.follower_fetched(*self.reader, wanted.offset, wanted.flushed)
+
     def _attach(self, wanted: Wanted, partition: Partition) -> None:
         if wanted.partition is not partition:
             self._detach(wanted)
             wanted.partition = partition
             self._by_partition[partition] = wanted
-            partition.listen(self)
+            partition.listen(self, is_follower=self.reader is not None)
 
     def _detach(self, wanted: Wanted) -> None:
         if wanted.partition is not None:

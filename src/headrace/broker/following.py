@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
 
     from headrace.broker.appending import AppendStage
+    from headrace.broker.follower import Followers
     from headrace.broker.topics import TopicTable
     from headrace.metadata.effective_configs import NodeConfigs
     from headrace.metadata.image import ClusterImage, Topic
@@ -65,6 +66,7 @@ class Following:
         stage: AppendStage,
         image: Callable[[], ClusterImage],
         watcher: Watcher,
+        followers: Followers,
     ) -> None:
         self._node_id = node_id
         self._configs = configs
@@ -73,6 +75,7 @@ class Following:
         self._stage = stage
         self._image = image
         self._watcher = watcher
+        self._followers = followers
         self._queue: asyncio.Queue[Changes | asyncio.Future[None]] = asyncio.Queue()
         self._breather = Breather(store.world.clock)
         self._without_room: dict[LogId, ServedTopic] = {}
@@ -166,7 +169,7 @@ class Following:
             partition = await self._open(topic, state, served)
         if partition is not None:
             served.partitions[state.partition] = partition
-            self._lead(partition, state)
+            self._take_role(partition, state)
 
     async def _open(self, topic: Topic, state: PartitionState, served: ServedTopic) -> Partition | None:
         log_id = LogId(topic.topic_id, state.partition)
@@ -201,13 +204,19 @@ class Following:
         partition.configure(settings)
         return partition
 
-    def _lead(self, partition: Partition, state: PartitionState) -> None:
+    def _take_role(self, partition: Partition, state: PartitionState) -> None:
+        replica = partition.replica
         if state.leader != self._node_id:
-            partition.replica.resign()
-            self._watcher.left(partition)
-        elif state.leader_epoch > partition.replica.leader_epoch:
-            partition.lead(state.leader_epoch, state.isr, state.replicas)
+            if state.leader_epoch > replica.leader_epoch or state.leader != replica.leader:
+                partition.follow(state.leader_epoch, state.leader, state.replicas)
+                self._watcher.left(partition)
+                self._followers.follow(partition, state.leader)
+        elif state.leader_epoch > replica.leader_epoch:
+            self._followers.leave(partition)
+            partition.lead(state.leader_epoch, state.isr, state.replicas, state.partition_epoch)
             self._watcher.led(partition)
+        else:
+            partition.agreed_in_sync(state.isr, state.partition_epoch)
 
     async def _drop(self, topic_id: TopicId) -> str | None:
         """Its name, if it was served here."""
@@ -218,6 +227,7 @@ class Following:
             await self._breather.breathe()
             if partition is not None:
                 self._watcher.left(partition)
+                self._followers.leave(partition)
                 partition.retire(Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {served.name!r} was deleted"))
             await self._store.delete(LogId(topic_id, index))
         return served.name

@@ -11,8 +11,10 @@ from headrace.broker.assembly import Assembly, Place
 from headrace.broker.coordination import Coordination, new_topic
 from headrace.broker.counters import Counters
 from headrace.broker.fetching import SessionCache
+from headrace.broker.follower import Followers
 from headrace.broker.following import Following
 from headrace.broker.identity import check_metadata, load_or_create, store_identity
+from headrace.broker.in_sync_review import InSyncReview
 from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
 from headrace.broker.topics import TopicTable
 from headrace.metadata.controller import Outcome
@@ -97,6 +99,9 @@ class Node:
         self._reserving: asyncio.Lock = asyncio.Lock()
         self._is_following = False
         self._place: Place
+        self._followers: Followers
+        self.followers_heard_ms: dict[NodeId, int] = {}
+        """When each node last fetched anything as a follower, on the steady clock."""
 
     # ---- life
 
@@ -163,6 +168,9 @@ class Node:
             slots=self.settings.max_incremental_fetch_session_cache_slots,
         )
         self.coordination = Coordination(self)
+        self._followers = Followers(
+            self.node_id, self.assembly.peers, self.store, lambda: self.broker_epoch, self._task_failed
+        )
         self._following = Following(
             self.node_id,
             self.configs,
@@ -171,6 +179,7 @@ class Node:
             self.stage,
             lambda: self.quorum.image,
             self.coordination,
+            self._followers,
         )
         return identity
 
@@ -195,6 +204,7 @@ class Node:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""
         self.about_to_stop()
         await self.coordination.close()
+        await self._followers.close()
         await self._tasks.close()
         await self.assembly.close()
         if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
@@ -227,6 +237,7 @@ class Node:
             self._every(lambda: self.settings.offsets_retention_check_interval_ms / 1000, self.coordination.expire),
             "quiet groups and transactional ids",
         )
+        self._tasks.start(InSyncReview(self).run(), "in-sync sets")
         self._tasks.start(self._probe_lag(), "loop lag")
 
     # ---- what it knows
@@ -343,6 +354,9 @@ class Node:
         """Wait until this node serves what was decided before `end` of the metadata log."""
         await self.quorum.applied_up_to(end)
         await self._following.caught_up()
+
+    def heard_follower(self, node_id: NodeId) -> None:
+        self.followers_heard_ms[node_id] = int(self.world.clock.monotonic_s() * 1000)
 
     # ---- chores
 

@@ -115,6 +115,7 @@ class Partition:
         "log",
         "name",
         "on_flushed",
+        "partition_epoch",
         "replica",
         "settings",
     )
@@ -134,6 +135,8 @@ class Partition:
         self.log = log
         self.replica = replica
         self.settings = DEFAULT_TOPIC_SETTINGS
+        self.partition_epoch = 0
+        """Which state of the partition the controller was last heard of."""
         self.high_watermark = Offset(0)
         self.last_stable_offset = Offset(0)
         """Exclusive: below it every transaction is decided, and the decision is as safe as the high watermark."""
@@ -529,10 +532,18 @@ class Partition:
         policy: Durability = "flushed" if settings.commits_when_flushed else "written"
         self._advance(self.replica.set_policy(durability=policy, min_insync=settings.min_insync_replicas))
 
-    def lead(self, epoch: Epoch, in_sync: Sequence[NodeId], replicas: Sequence[NodeId]) -> None:
+    def lead(
+        self, epoch: Epoch, in_sync: Sequence[NodeId], replicas: Sequence[NodeId], partition_epoch: int = 0
+    ) -> None:
+        self.partition_epoch = partition_epoch
         self._staged_producers.claims.clear()
         now_ms = int(self._clock.monotonic_s() * 1000)
         self._advance(self.replica.become_leader(epoch, in_sync, replicas, now_ms))
+
+    def agreed_in_sync(self, in_sync: Sequence[NodeId], partition_epoch: int) -> None:
+        """As the leader: the controller has agreed to this in-sync set."""
+        self.partition_epoch = partition_epoch
+        self._advance(self.replica.set_in_sync(in_sync))
 
     def delete_records(self, before: Offset) -> Offset:
         """Move the log's start; -1 means everything that is committed. Returns the new start."""

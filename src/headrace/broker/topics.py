@@ -61,6 +61,10 @@ class TopicTable:
                 return partition
         raise _unavailable(served, index)
 
+    def find(self, topic: str | bytes, index: int) -> Partition | None:
+        served = self._by_key.get(topic)
+        return served.partitions[index] if served is not None and 0 <= index < len(served.partitions) else None
+
     def partitions(self) -> Iterator[Partition]:
         for topic in self:
             for partition in topic.partitions:

@@ -33,6 +33,7 @@ class Replica:
     __slots__ = (
         "_counts_written",
         "_followers",
+        "_in_doubt",
         "_in_sync_needed",
         "_is_leased",
         "_is_short_of_replicas",
@@ -78,6 +79,8 @@ class Replica:
         self.in_sync: tuple[NodeId, ...] = ()
         """As the controller has agreed to it."""
         self._proposed: tuple[NodeId, ...] | None = None
+        self._in_doubt: tuple[NodeId, ...] = ()
+        """Of earlier proposals whose outcome is not known."""
         self._followers = Followers()
         self._counts_written = durability == "written"
         self._min_insync = min_insync
@@ -94,7 +97,7 @@ class Replica:
         self.leader = self.node_id
         self._leads = True
         self.is_leader = self._is_leased
-        self._proposed = None
+        self._proposed, self._in_doubt = None, ()
         self.replicas = tuple(in_sync if replicas is None else replicas)
         self._followers = Followers((node_id for node_id in self.replicas if node_id != self.node_id), now_ms)
         return self.set_in_sync(in_sync)
@@ -123,7 +126,7 @@ class Replica:
         """The controller has agreed to this in-sync set. One that loses its slowest member may commit more."""
         self.in_sync = tuple(sorted(in_sync))
         assert self.node_id in self.in_sync, f"leader {self.node_id} is not in its own in-sync set {self.in_sync}"
-        self._proposed = None
+        self._proposed, self._in_doubt = None, ()
         self._review_in_sync()
         return self._advance()
 
@@ -150,8 +153,10 @@ class Replica:
         self._proposed = proposed
         self._review_in_sync()
 
-    def proposal_refused(self) -> None:
-        """The controller has certainly not agreed to it. If that is not certain, the proposal stands."""
+    def proposal_ended(self, *, is_refused: bool) -> None:
+        """The controller has not agreed, or it is not known whether it has: then whoever was to enter still counts."""
+        assert self._proposed is not None or not self._leads
+        self._in_doubt = () if is_refused else (*self._in_doubt, *(self._proposed or ()))
         self._proposed = None
         self._review_in_sync()
 
@@ -222,7 +227,7 @@ class Replica:
             self._others_reached: Offset = NO_OFFSET
             return
         # Also who is only proposed: the controller may have agreed already, and could elect it.
-        members = {*self.in_sync, *(self._proposed or ())} - {self.node_id}
+        members = {*self.in_sync, *(self._proposed or ()), *self._in_doubt} - {self.node_id}
         reached = (self._followers.reached(node_id, counts_written=self._counts_written) for node_id in members)
         self._others_reached = min(reached, default=_UNBOUNDED)
 

@@ -282,7 +282,10 @@ def test_who_is_proposed_counts_before_the_controller_has_answered() -> None:
     assert replica.on_flushed(Offset(20)) == 10
     assert wanted(replica, 0) is None, "one wish at a time"
     assert fetched(replica, SECOND, 15, now_ms=1) == 15
-    replica.proposal_refused()
+    replica.proposal_ended(is_refused=False)
+    assert replica.on_flushed(Offset(20)) == 15, "nobody knows whether the controller has agreed"
+    replica.propose_in_sync((ME, SECOND))
+    replica.proposal_ended(is_refused=True)
     assert replica.on_flushed(Offset(20)) == 20
 
 

@@ -1,6 +1,8 @@
 """Fetch (key 1): long polling, fetch sessions, answers by `sendfile`.
 
-Not yet: follower fetches, reading from the nearest replica, diverging epochs.
+Followers fetch here as consumers do. They are shown what is not safe yet, and say how much of it they have.
+
+Not yet: reading from the nearest replica.
 """
 
 from __future__ import annotations
@@ -8,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.broker.fetching import EPOCH_CLOSES, EPOCH_OPENS, NO_SESSION, FetchSession, Wanted, by_topic
+from headrace.broker.fetching import EPOCH_CLOSES, EPOCH_OPENS, NO_SESSION, FetchSession, Reader, Wanted, by_topic
 from headrace.model.errors import DiskFailure, Refusal
-from headrace.model.names import Epoch, Offset
+from headrace.model.names import Epoch, NodeId, Offset
 from headrace.wire.fetch import TOPIC_IDS_FROM, encode_fetch_response
 
 if TYPE_CHECKING:
-    from headrace.broker.fetching import Collected, SessionCache
+    from headrace.broker.fetching import Collected
     from headrace.broker.node import Node
     from headrace.runtime.disk import FileSlice
     from headrace.servers.kafka.apis import Request
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.wire.messages.fetch import FetchRequest
 
 READ_COMMITTED = 1
+REPLICA_STATE_FROM = 15
 WAIT_MAX_MS = 60_000  # a client that wants to wait longer asks again
 REST_FACTOR = (
     10  # after a look that found too little, rest ten times as long: many small appends must not cost many looks
@@ -32,7 +35,7 @@ def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch |
     """Answer at once if there is enough; otherwise leave a wait behind."""
     node = request.node
     try:
-        session, is_full = _session(node.fetch_sessions, message, request.version)
+        session, is_full = _session(node, message, request.version)
     except Refusal as refusal:
         chunks = encode_fetch_response(request.correlation_id, request.version, (), error_code=refusal.code)
         request.connection.fill_with_slices(slot, chunks)
@@ -41,8 +44,10 @@ def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch |
     return None if pending.attempt() else pending
 
 
-def _session(sessions: SessionCache, message: FetchRequest, version: int) -> tuple[FetchSession, bool]:
+def _session(node: Node, message: FetchRequest, version: int) -> tuple[FetchSession, bool]:
     """The session a request belongs to, brought up to date; and whether its answer names every partition."""
+    sessions = node.fetch_sessions
+    reader = _reader(message, version)
     uses_ids = version >= TOPIC_IDS_FROM
     if message.session_epoch in {EPOCH_CLOSES, EPOCH_OPENS}:
         if message.session_id != NO_SESSION:
@@ -60,21 +65,34 @@ def _session(sessions: SessionCache, message: FetchRequest, version: int) -> tup
         for index in gone.partitions:
             session.forget(gone.topic_id if uses_ids else gone.topic, index)
     size_before = len(session)
+    session.reader = reader
     for topic in message.topics:
         key = topic.topic_id if uses_ids else topic.topic
         for part in topic.partitions:
-            session.want(
-                Wanted(
-                    key,
-                    part.partition,
-                    Offset(part.fetch_offset),
-                    part.partition_max_bytes,
-                    Epoch(part.current_leader_epoch),
-                )
+            wanted = Wanted(
+                key,
+                part.partition,
+                Offset(part.fetch_offset),
+                part.partition_max_bytes,
+                Epoch(part.current_leader_epoch),
+                Epoch(part.last_fetched_epoch),
+                Offset(part.flushed_offset),
             )
+            session.want(wanted)
+            if reader is not None:
+                session.note_progress(wanted)
+    if reader is not None:
+        node.heard_follower(reader.node_id)
     if not is_full and len(session) > size_before:
         sessions.check_size(session)
     return session, is_full
+
+
+def _reader(message: FetchRequest, version: int) -> Reader | None:
+    state = message.replica_state
+    if version < REPLICA_STATE_FROM or state.replica_id < 0:
+        return None  # a consumer; followers of our kind speak the newest version
+    return Reader(NodeId(state.replica_id), state.replica_epoch)
 
 
 class PendingFetch:

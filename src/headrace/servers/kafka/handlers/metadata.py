@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.broker.assembly import CLIENTS
 from headrace.metadata.internal import is_internal
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_TOPIC_ID
+from headrace.runtime.network import Address
 from headrace.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -19,9 +21,10 @@ from headrace.wire.messages.metadata import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator
 
+    from headrace.broker.node import Node
+    from headrace.metadata.image import Node as ImageNode
     from headrace.metadata.image import Partition, Topic
     from headrace.model.names import NodeId
-    from headrace.runtime.network import Address
     from headrace.servers.kafka.apis import Request
 
 NULL_NAME_FROM = 12  # before, an answer must have a name, though a request could already do without
@@ -81,16 +84,30 @@ def _response(request: Request, topics: list[MetadataResponseTopic]) -> Metadata
             for node_id, address, rack in brokers(request)
         ],
         cluster_id=node.image.cluster_id,
-        controller_id=node.node_id,
+        controller_id=controller_id(node),
         topics=topics,
     )
 
 
+def controller_id(node: Node) -> NodeId:
+    """As Kafka since KRaft, any node will do: whoever gets a request for the controller passes it on."""
+    return node.node_id
+
+
 def brokers(request: Request) -> Iterator[tuple[NodeId, Address, str | None]]:
     """Every node with the address that this client should use."""
-    address = request.server.advertised_to(request.connection)
     for node in request.node.image.sorted_nodes():
-        yield node.node_id, address, node.rack
+        address = address_of(request, node)
+        if address is not None:
+            yield node.node_id, address, node.rack
+
+
+def address_of(request: Request, node: ImageNode) -> Address | None:
+    """Others say themselves where clients find them; None if one does not."""
+    if node.node_id == request.node.node_id:
+        return request.server.advertised_to(request.connection)
+    endpoint = node.endpoint(CLIENTS)
+    return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
 
 def described(request: Request, topic: Topic) -> MetadataResponseTopic:
