@@ -13,9 +13,11 @@ from headrace.broker.quorum import Quorum
 from headrace.client.errors import ClientError
 from headrace.metadata.node_commands import name_cluster
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import Offset
 from headrace.raft.membership import Replica
 from headrace.runtime.network import Address
 from headrace.wire.messages.forward import ForwardRequest, ForwardResponse
+from headrace.wire.primitives import Reader, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -113,13 +115,22 @@ class Assembly:
                     raise
                 await asyncio.sleep(RETRY_S)
 
-    async def forward(self, request: ForwardRequest) -> ForwardResponse:
+    async def forward(
+        self, message: Message, version: int, answer: type[Answer], *, client_id: str = "", client_host: str = ""
+    ) -> Answer:
+        """Let the controller handle a request. Its answer, once this node's image holds what it tells of."""
+        writer = Writer()
+        message.encode(writer, version)
+        request = ForwardRequest(
+            self._place.node_id, message.API_KEY, version, client_id, client_host, bytes(writer.buffer)
+        )
         deadline_s = self._world.clock.monotonic_s() + PATIENCE_S
         while True:
-            answer = await self.ask_controller(request, ForwardResponse)
-            code = ErrorCode(answer.error_code)
+            forwarded = await self.ask_controller(request, ForwardResponse)
+            code = ErrorCode(forwarded.error_code)
             if code is ErrorCode.NONE:
-                return answer
+                await self.quorum.applied_up_to(Offset(forwarded.end))
+                return answer.decode(Reader(forwarded.body or b""), version)
             if code is not ErrorCode.NOT_CONTROLLER or self._world.clock.monotonic_s() >= deadline_s:
                 raise Refusal(code, "the controller has not taken the request")
             await asyncio.sleep(RETRY_S)

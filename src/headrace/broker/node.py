@@ -17,10 +17,11 @@ from headrace.broker.identity import check_metadata, load_or_create, store_ident
 from headrace.broker.in_sync_review import InSyncReview
 from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
 from headrace.broker.topics import TopicTable
+from headrace.client.errors import ClientError
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
 from headrace.metadata.node_commands import reserve_producer_ids
-from headrace.metadata.topic_commands import create_topics
+from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, ProducerId, TopicId, topic_id_text, topic_name_problem
 from headrace.runtime.tasks import Breather, TaskScope
@@ -29,6 +30,12 @@ from headrace.storage.handles import OPEN_FILES
 from headrace.storage.settings import LogSettings
 from headrace.storage.store import LogStore
 from headrace.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from headrace.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -40,14 +47,14 @@ if TYPE_CHECKING:
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import Endpoint, MetadataRecord
     from headrace.metadata.settings import NodeSettings
-    from headrace.model.names import Offset
     from headrace.runtime.network import Address
     from headrace.runtime.world import World
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
-    from headrace.wire.messages.forward import ForwardRequest, ForwardResponse
+    from headrace.wire.api import Message
 
 Answer = TypeVar("Answer")
+Forwarded = TypeVar("Forwarded", bound="Message")
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +64,7 @@ ROOM_BYTES: Final = 1 << 20  # the first files of a hundred partitions
 EXPIRE_WAITERS_S: Final = 1.0
 EXPIRE_PRODUCERS_S: Final = 600.0
 LAG_PROBE_S: Final = 0.02
+LEAVE_S: Final = 5.0
 METADATA_SETTINGS: Final = LogSettings(retention_ms=None)
 
 
@@ -203,12 +211,23 @@ class Node:
     async def stop(self) -> None:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""
         self.about_to_stop()
+        await self._leave()
         await self.coordination.close()
         await self._followers.close()
         await self._tasks.close()
         await self.assembly.close()
         if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
             await self.store.close()
+
+    async def _leave(self) -> None:
+        """Let others lead first, if there are others. One alone has nobody to leave to."""
+        if self.failed.done() or len(self.image.nodes) < 2:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self.assembly.enrolment.leave()
+        except TimeoutError:
+            log.warning("the controller has not taken over in time; others will when they miss this node")
 
     def about_to_stop(self) -> None:
         """Health checks say so from now on, so that nobody new is sent here."""
@@ -313,14 +332,45 @@ class Node:
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, Refusal]:
         """Create topics that a client mentioned. Returns why, for those that cannot be."""
-        wanted = [new_topic(name, self.settings) for name in names]
-        outcomes = await self.submit_each(
-            names, lambda image: create_topics(image, wanted, self.configs, self.new_topic_id), needs_room=True
+        refusals = await self.create_topics(
+            [new_topic(name, self.settings, len(self.image.live_nodes())) for name in names]
         )
+        return {name: it for name, it in refusals.items() if it.code != ErrorCode.TOPIC_ALREADY_EXISTS}
+
+    async def create_topics(self, wanted: Sequence[NewTopic]) -> dict[str, Refusal]:
+        """On the node's own account, wherever the controller is. Returns why, for those that cannot be."""
+        if not self.is_controller:
+            return await self._create_topics_elsewhere(wanted)
+        outcomes = await self.submit_each(
+            [topic.name for topic in wanted],
+            lambda image: create_topics(image, wanted, self.configs, self.new_topic_id),
+            needs_room=True,
+        )
+        return {outcome.name: outcome.result for outcome in outcomes if isinstance(outcome.result, Refusal)}
+
+    async def _create_topics_elsewhere(self, wanted: Sequence[NewTopic]) -> dict[str, Refusal]:
+        request = CreateTopicsRequest(
+            [
+                CreatableTopic(
+                    topic.name,
+                    topic.partition_count,
+                    topic.replication_factor,
+                    configs=[CreatableTopicConfig(name, value) for name, value in topic.configs],
+                )
+                for topic in wanted
+            ]
+        )
+        try:
+            answer = await self.forward(request, CreateTopicsRequest.VERSIONS[1], CreateTopicsResponse)
+        except ClientError as trouble:
+            refusal = Refusal(ErrorCode.NOT_CONTROLLER, f"the controller cannot be reached: {trouble}")
+            return {topic.name: refusal for topic in wanted}
+        except Refusal as refusal:
+            return {topic.name: refusal for topic in wanted}
         return {
-            outcome.name: outcome.result
-            for outcome in outcomes
-            if isinstance(outcome.result, Refusal) and outcome.result.code != ErrorCode.TOPIC_ALREADY_EXISTS
+            topic.name: Refusal(ErrorCode(topic.error_code), topic.error_message or "")
+            for topic in answer.topics
+            if topic.error_code
         }
 
     def missing_topic_code(self, name: str) -> ErrorCode:
@@ -346,14 +396,13 @@ class Node:
             raise Refusal(ErrorCode(answer.error_code), "the controller gives out no producer ids now")
         return answer.producer_id_start, answer.producer_id_start + answer.producer_id_len
 
-    async def forward(self, request: ForwardRequest) -> ForwardResponse:
-        """Let the controller decide it."""
-        return await self.assembly.forward(request)
-
-    async def caught_up_to(self, end: Offset) -> None:
-        """Wait until this node serves what was decided before `end` of the metadata log."""
-        await self.quorum.applied_up_to(end)
+    async def forward(
+        self, message: Message, version: int, answer: type[Forwarded], *, client_id: str = "", client_host: str = ""
+    ) -> Forwarded:
+        """Let the controller decide it, and wait until this node serves the result. Raises Refusal or ClientError."""
+        answered = await self.assembly.forward(message, version, answer, client_id=client_id, client_host=client_host)
         await self._following.caught_up()
+        return answered
 
     def heard_follower(self, node_id: NodeId) -> None:
         self.followers_heard_ms[node_id] = int(self.world.clock.monotonic_s() * 1000)

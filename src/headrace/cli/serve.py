@@ -133,7 +133,7 @@ class _Meeting:
         clients = options.advertised or options.listen
         if not clients.port or clients.host in {"0.0.0.0", "::"}:  # noqa: S104 - it is refused, not bound
             raise CannotStart(
-                f"other nodes must tell clients where this one is, and {clients} does not say; add --advertise HOST:PORT"
+                f"other nodes must tell clients where this one is, and {clients} does not say: add --advertise"
             )
         return [Endpoint(NODES, *told), Endpoint(CLIENTS, *clients)]
 

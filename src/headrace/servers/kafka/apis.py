@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.wire.api import APIS, ApiKey, request_class
+from headrace.wire.api import APIS, ApiKey, request_class, response_class
 from headrace.wire.frames import encode_response
 
 if TYPE_CHECKING:
@@ -151,9 +151,9 @@ def _passed_on(handle: Callable[[Any, Request], Any]) -> Callable[[Any, Request]
     def handle_or_forward(message: Any, request: Request) -> Any:
         if request.node.is_controller:
             return handle(message, request)
-        from headrace.servers.kafka.forwarding import forward  # noqa: PLC0415 - a node alone never needs it
-
-        return forward(message, request)
+        answer = response_class(message.API_KEY)
+        host = request.connection.link.peer.host
+        return request.node.forward(message, request.version, answer, client_id=request.client_id, client_host=host)
 
     return handle_or_forward
 
