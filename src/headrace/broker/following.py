@@ -155,8 +155,6 @@ class Following:
         return served is not None and log_id.partition in served.troubles
 
     async def _serve(self, topic: Topic, state: PartitionState) -> None:
-        if self._node_id not in state.replicas:
-            return
         await self._breather.breathe()
         served = self._topics.topic(topic.topic_id)
         if served is None:
@@ -165,6 +163,10 @@ class Following:
         while len(served.partitions) <= state.partition:
             served.partitions.append(None)
         partition = served.partitions[state.partition]
+        if self._node_id not in state.replicas:
+            if partition is not None:
+                await self._give_up(served, partition)
+            return
         if partition is None and state.partition not in served.troubles:
             partition = await self._open(topic, state, served)
         if partition is not None:
@@ -217,6 +219,15 @@ class Following:
             self._watcher.led(partition)
         else:
             partition.agreed_in_sync(state.isr, state.partition_epoch)
+
+    async def _give_up(self, served: ServedTopic, partition: Partition) -> None:
+        """Its replicas have moved: others have it, and this node's copy goes."""
+        log.info("%s is no longer kept here", partition.name)
+        served.partitions[partition.index] = None
+        self._watcher.left(partition)
+        self._followers.leave(partition)
+        partition.retire(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} has moved to other nodes"))
+        await self._store.delete(partition.log_id)
 
     async def _drop(self, topic_id: TopicId) -> str | None:
         """Its name, if it was served here."""

@@ -73,6 +73,8 @@ class ApiKey(IntEnum):
     RAFT_INSTALL_SNAPSHOT = 20005
     RAFT_TAKE_OVER = 20006
     FORWARD = 20007
+    DRAIN_NODE = 20008
+    PLAN_REBALANCE = 20009
 
 
 # Name, module, decoded versions (first, last), advertised versions (first, last), flexible from.
@@ -143,4 +145,6 @@ TABLE: dict[int, tuple[str, str, int, int, int, int, int | None]] = {
     20005: ("RaftInstallSnapshot", "raft_install_snapshot", 0, 0, 0, 0, 0),
     20006: ("RaftTakeOver", "raft_take_over", 0, 0, 0, 0, 0),
     20007: ("Forward", "forward", 0, 0, 0, 0, 0),
+    20008: ("DrainNode", "drain_node", 0, 0, 0, 0, 0),
+    20009: ("PlanRebalance", "plan_rebalance", 0, 0, 0, 0, 0),
 }
