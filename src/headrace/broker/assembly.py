@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from headrace.broker.metadata_store import MetadataStore
+    from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import Endpoint, MetadataRecord
     from headrace.model.names import NodeId
     from headrace.runtime.tasks import TaskScope
@@ -58,6 +59,7 @@ class Assembly:
         world: World,
         store: MetadataStore,
         on_commit: Callable[[Sequence[MetadataRecord]], None],
+        on_install: Callable[[ClusterImage, ClusterImage], None],
         on_lease: Callable[[bool], None],
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
@@ -69,6 +71,7 @@ class Assembly:
             Replica(place.node_id, place.directory),
             world,
             on_commit,
+            on_install,
             first_voters=sorted(place.voters),
             send=self.peers.send,
         )

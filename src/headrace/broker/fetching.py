@@ -242,6 +242,9 @@ class FetchSession:
         diverging = partition.divergence(wanted.offset, wanted.last_epoch)
         if diverging is not None:
             return FetchedPartition(wanted.index, ErrorCode.NONE, -1, -1, -1, diverging=diverging)
+        start = partition.log.start_offset
+        if wanted.offset < start:  # what it lacks is gone here as well: it has to begin anew where we do
+            return FetchedPartition(wanted.index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, start)
         readable = partition.read_as_follower(
             wanted.offset,
             min(wanted.max_bytes, room),

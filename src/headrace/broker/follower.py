@@ -51,6 +51,8 @@ class Followers:
         broker_epoch: Callable[[], int],
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
+        self.begin_anew: Callable[[Partition, Offset], None]
+        """Set by whoever opens partitions: throw a replica away and begin it where its leader does."""
         self._node_id = node_id
         self._peers = peers
         self._store = store
@@ -174,6 +176,16 @@ class _Fetcher:
             await asyncio.sleep(RETRY_FIRST_S)
 
     async def _take_partition(self, partition: Partition, part: PartitionData) -> bool:
+        if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset > partition.log.next_offset:
+            log.warning(
+                "%s: the leader has nothing before %d any more, and this replica ends at %d; it begins anew there",
+                partition.name,
+                part.log_start_offset,
+                partition.log.next_offset,
+            )
+            self.remove(partition)
+            self._followers.begin_anew(partition, Offset(part.log_start_offset))
+            return True
         if part.error_code:
             log.debug("%s: node %d answers %s", partition.name, self._leader, ErrorCode(part.error_code).name)
             return False

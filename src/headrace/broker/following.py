@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.broker.partition import Partition, log_settings
 from headrace.broker.topics import ServedTopic
 from headrace.metadata.configs import ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import topic_settings
-from headrace.metadata.image import Changes, changes
+from headrace.metadata.image import Changes, changes, difference
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import LogId, Offset, TopicPartition
 from headrace.replication.replica import Replica
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.metadata.records import MetadataRecord
     from headrace.metadata.settings import TopicSettings
     from headrace.model.names import NodeId, TopicId
+    from headrace.storage.log import PartitionLog
     from headrace.storage.store import LogStore
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,13 @@ class Watcher(Protocol):
     def settings_changed(self) -> None: ...
 
 
+class _Anew(NamedTuple):
+    """A replica that is to be thrown away and begun where its leader's log begins."""
+
+    partition: Partition
+    offset: Offset
+
+
 class Following:
     def __init__(
         self,
@@ -76,13 +84,18 @@ class Following:
         self._image = image
         self._watcher = watcher
         self._followers = followers
-        self._queue: asyncio.Queue[Changes | asyncio.Future[None]] = asyncio.Queue()
+        self._followers.begin_anew = lambda partition, offset: self._queue.put_nowait(_Anew(partition, offset))
+        self._queue: asyncio.Queue[Changes | _Anew | asyncio.Future[None]] = asyncio.Queue()
         self._breather = Breather(store.world.clock)
         self._without_room: dict[LogId, ServedTopic] = {}
         """Partitions that a full disk had no space for."""
 
     def committed(self, records: Sequence[MetadataRecord]) -> None:
         self._queue.put_nowait(changes(records))
+
+    def jumped(self, before: ClusterImage, after: ClusterImage) -> None:
+        """A snapshot took the place of records that were never seen here."""
+        self._queue.put_nowait(difference(before, after))
 
     async def caught_up(self) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -103,6 +116,8 @@ class Following:
             if isinstance(item, asyncio.Future):
                 if not item.done():
                     item.set_result(None)
+            elif isinstance(item, _Anew):
+                await self._begin_anew(item)
             else:
                 await self._follow(item)
 
@@ -135,6 +150,21 @@ class Following:
         self._configure(change.configs)
         if change.partitions or deleted:
             self._watcher.topics_changed([name for name in deleted if name is not None])
+
+    async def _begin_anew(self, wish: _Anew) -> None:
+        old, log_id = wish.partition, wish.partition.log_id
+        topic, state = self._image().topic(log_id.topic_id), self._image().partition(*log_id)
+        served = self._topics.topic(log_id.topic_id)
+        if topic is None or state is None or served is None or served.partitions[old.index] is not old:
+            return  # deleted, or moved away meanwhile
+        self._followers.leave(old)
+        served.partitions[old.index] = None
+        old.retire(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{old.name} begins anew"))
+        settings = self._settings(topic.name)
+        partition_log = await self._store.begin_anew(log_id, old.name, log_settings(settings), wish.offset)
+        partition = self._new_partition(old.name, partition_log, settings)
+        served.partitions[old.index] = partition
+        self._take_role(partition, state)
 
     async def _prepare(self, log_ids: Iterable[LogId]) -> None:
         """Open or create the logs that this node needs, many at a time."""
@@ -188,6 +218,9 @@ class Following:
             self._without_room[log_id] = served
             log.warning("%s is offline for now: %s", name, refusal.message)
             return None
+        return self._new_partition(name, partition_log, settings)
+
+    def _new_partition(self, name: TopicPartition, partition_log: PartitionLog, settings: TopicSettings) -> Partition:
         replica = Replica(
             self._node_id,
             log_start=Offset(partition_log.start_offset),

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.metadata_entries import batch_of, entry_of
+from headrace.broker.metadata_snapshot import decode_snapshot, encode_snapshot
 from headrace.model.errors import DiskFailure
 from headrace.model.names import LogId, NodeId, Offset, TopicId, TopicPartition
 from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot, Term
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 METADATA_TOPIC: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_LOG: Final = LogId(TopicId(bytes(15) + b"\x01"), 0)  # the id that Kafka gives to this topic
 BALLOT_FILE: Final = "quorum-state"
+SNAPSHOT_FILE: Final = "metadata-snapshot"
 FLUSH_LANE: Final = "metadata-flush"  # a decision must not queue behind the data's flushes
 RESERVE_BYTES: Final = 64 << 10  # hundreds of decisions: a full disk must not keep us from starting or deleting topics
 READ_BYTES: Final = 1 << 20
@@ -49,10 +51,24 @@ class MetadataStore:
 
     def load(self, first_voters: Membership) -> RaftLog:
         """`first_voters` count until the log says something else. DamagedLog if it cannot be read."""
-        nothing = Snapshot(Offset(0), NO_TERM, first_voters, b"")
-        found = RaftLog(nothing, list(self._entries()))
+        snapshot = self._load_snapshot() or Snapshot(Offset(0), NO_TERM, first_voters, b"")
+        found = RaftLog(snapshot, [entry for entry in self._entries() if entry.base >= snapshot.end])
         self.log.reserve(RESERVE_BYTES)
         return found
+
+    def _load_snapshot(self) -> Snapshot | None:
+        disk = self._world.disk
+        if not disk.exists(SNAPSHOT_FILE):
+            return None
+        try:
+            return decode_snapshot(disk.read_file(SNAPSHOT_FILE))
+        except CorruptBatch as damage:
+            raise DamagedLog(SNAPSHOT_FILE, 0, 0, str(damage), advice=RESTORE_METADATA) from damage
+
+    async def repair(self, snapshot_end: Offset) -> None:
+        """A crash may have come between a snapshot that was installed and the log that begins after it."""
+        if self.log.next_offset < snapshot_end:
+            await self._restart_log(snapshot_end)
 
     def load_ballot(self) -> Ballot:
         """Without a file: nobody was voted for, in the latest term that the log knows."""
@@ -95,10 +111,27 @@ class MetadataStore:
         """Write and flush. A disk that fails ends the node: what it holds is unknown from then on."""
         if saving.ballot is not None:
             await self._flush(partial(self._world.disk.replace_file, BALLOT_FILE, _encode_ballot(saving.ballot)))
+        if saving.snapshot is not None:
+            await self._store_snapshot(saving.snapshot)
+            await self._restart_log(saving.snapshot.end)
         if saving.truncate_to is not None:
             await self._store.truncate(self.log, saving.truncate_to)
         if saving.entries:
             await self._append(saving.entries)
+
+    async def compact(self, snapshot: Snapshot, keep_from: Offset) -> None:
+        """Store a snapshot; what it stands for may go, but for what is kept for those who lag."""
+        await self._store_snapshot(snapshot)
+        self.log.advance_start(keep_from)
+        self.log.delete_expired(self._world.clock.wall_ms())
+        await self._store.remove_garbage()
+
+    async def _store_snapshot(self, snapshot: Snapshot) -> None:
+        await self._flush(partial(self._world.disk.replace_file, SNAPSHOT_FILE, encode_snapshot(snapshot)))
+
+    async def _restart_log(self, offset: Offset) -> None:
+        self.log = await self._store.begin_anew(METADATA_LOG, METADATA_TOPIC, self.log.settings, offset)
+        self.log.reserve(RESERVE_BYTES)
 
     async def _append(self, entries: tuple[Entry, ...]) -> None:
         batches = [batch_of(entry) for entry in entries]

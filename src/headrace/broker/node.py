@@ -165,6 +165,7 @@ class Node:
             world,
             MetadataStore(world, self.store, await self._open_metadata()),
             self._committed,
+            self._installed,
             self._leased,
             self._task_failed,
         )
@@ -419,6 +420,10 @@ class Node:
     def _committed(self, records: Sequence[MetadataRecord]) -> None:
         if self._is_following:  # before, everything is loaded from the image at once
             self._following.committed(records)
+
+    def _installed(self, before: ClusterImage, after: ClusterImage) -> None:
+        if self._is_following:
+            self._following.jumped(before, after)
 
     def _flushed(self, flushed_log: PartitionLog) -> None:
         partition = self.topics.by_log_id(flushed_log.log_id)

@@ -12,9 +12,11 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from headrace.broker.metadata_entries import decided_batch, records_of
+from headrace.broker.metadata_snapshot import image_of, image_payload
 from headrace.metadata.image import EMPTY_IMAGE, ClusterImage
 from headrace.metadata.records import TopicDeleted
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.raft.log import Snapshot
 from headrace.raft.membership import Membership, Replica, Voter
 from headrace.raft.node import RaftNode
 from headrace.raft.ready import Role
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 Response = TypeVar("Response")
 
 BYTES_UNLIMITED: Final = 1 << 62
+SNAPSHOT_EVERY: Final = 20_000  # records: a start reads at most twice as many, in a tenth of a second each
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +50,8 @@ class _Waiting(NamedTuple):
 
 
 class Quorum:
-    """One voter's part. `on_commit` sees each run of records once, in order, after it was applied."""
+    """One voter's part. `on_commit` sees each run of records once, in order, after it was applied; `on_install` sees
+    the image before and after when a snapshot took the place of records that this node has missed."""
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class Quorum:
         me: Replica,
         world: World,
         on_commit: Callable[[Sequence[MetadataRecord]], None],
+        on_install: Callable[[ClusterImage, ClusterImage], None],
         *,
         first_voters: Sequence[NodeId] = (),
         send: Callable[[Letter], None] | None = None,
@@ -68,6 +73,7 @@ class Quorum:
         self._me = me
         self._world = world
         self._on_commit = on_commit
+        self._on_install = on_install
         self._send = send or _nobody
         self._first_voters = Membership(tuple(Voter(node_id) for node_id in first_voters) or (Voter(*me),))
         self._raft: RaftNode
@@ -87,6 +93,7 @@ class Quorum:
         What is found is not known to be agreed on, unless this node is the only voter.
         """
         raft_log, ballot = self._store.load(self._first_voters), self._store.load_ballot()
+        self.image = image_of(raft_log.snapshot.payload)
         for entry in raft_log.entries_from(raft_log.start, BYTES_UNLIMITED):
             self.deleted_topics.update(it.topic_id for it in records_of(entry) if isinstance(it, TopicDeleted))
         self._raft = RaftNode(self._me, raft_log, ballot, now_ms=self._now_ms(), chance=self._world.entropy.fraction)
@@ -178,6 +185,7 @@ class Quorum:
     async def run(self) -> None:
         """Until cancelled. A failed flush ends the node."""
         try:
+            await self._store.repair(self._raft.log.snapshot.end)
             while True:
                 await self._work_off()
                 await self._wait()
@@ -213,8 +221,26 @@ class Quorum:
             if not ready.saving.is_empty:
                 await self._store.save(ready.saving)
                 self._raft.flushed(ready.saving, self._now_ms())
+        await self._compact_if_long()
+
+    async def _compact_if_long(self) -> None:
+        """What came since the snapshot before is kept: a node that was away for a while need not begin anew."""
+        raft_log = self._raft.log
+        if raft_log.commit_end - raft_log.snapshot.end < SNAPSHOT_EVERY:
+            return
+        image, end = self.image, raft_log.commit_end
+        payload = await self._world.threads.run(lambda: image_payload(image))
+        term = raft_log.term_before(end)
+        assert term is not None
+        snapshot = Snapshot(end, term, raft_log.membership_at(end), payload)
+        keep_from = max(raft_log.snapshot.end, raft_log.start)
+        await self._store.compact(snapshot, keep_from)
+        self._raft.compact(snapshot, keep_from)
 
     def _apply(self, ready: Ready) -> None:
+        if ready.installed is not None:
+            before, self.image = self.image, image_of(ready.installed.payload)
+            self._on_install(before, self.image)
         for entry in ready.committed:
             records = records_of(entry)
             if records:

@@ -387,3 +387,19 @@ def changes(records: Iterable[MetadataRecord]) -> Changes:
         configs=tuple(configs),
         nodes=tuple(nodes),
     )
+
+
+def difference(before: ClusterImage, after: ClusterImage) -> Changes:
+    """What somebody who follows the image must look at again when it was replaced as a whole."""
+    resources = sorted({*before.configs, *after.configs})
+    return Changes(
+        partitions=tuple(
+            LogId(topic.topic_id, partition.partition)
+            for topic in after.sorted_topics()
+            for partition in topic.in_order()
+            if before.partition(topic.topic_id, partition.partition) != partition
+        ),
+        deleted_topics=tuple(topic.topic_id for topic in before.sorted_topics() if topic.topic_id not in after.topics),
+        configs=tuple(it for it in resources if before.configs_of(it) != after.configs_of(it)),
+        nodes=tuple(sorted({*before.nodes, *after.nodes})),
+    )

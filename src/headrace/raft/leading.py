@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Offset
 from headrace.raft.followers import Follower
 from headrace.raft.log import Entry
-from headrace.raft.membership import Membership, Replica, Voter
+from headrace.raft.membership import Membership, Number, Replica, Voter
 from headrace.raft.messages import AppendAnswer, AppendEntries, InstallSnapshot, Letter, TakeOver
 from headrace.raft.ready import Readable
 
@@ -142,9 +143,13 @@ class Leadership:
         (An older one may be on a majority and still be replaced: figure 8 of the Raft paper.)
         """
         ends = {node_id: follower.match_end for node_id, follower in self._voting_followers(self._log.membership)}
-        ends[self._me.node_id] = self._log.flushed_end
+        ends |= self._mine(self._log.flushed_end)
         end = self._log.membership.agreed(ends, Offset(0))
         return end if end > self._term_start else self._log.commit_end
+
+    def _mine(self, reached: Number) -> dict[NodeId, Number]:
+        """What we have reached ourselves, if it counts: a leader that was voted out leads until that is decided."""
+        return {self._me.node_id: reached} if self._log.membership.is_voter(self._me) else {}
 
     def _voting_followers(self, membership: Membership) -> Iterator[tuple[NodeId, Follower]]:
         for node_id, follower in self.followers.items():
@@ -161,9 +166,32 @@ class Leadership:
             for node_id, follower in self.followers.items()
             if follower.directory is None and follower.heard_ms >= since_ms
         }
-        return membership.is_majority({*heard, self._me.node_id})
+        if membership.is_voter(self._me):
+            heard.add(self._me.node_id)
+        return membership.is_majority(heard)
 
-    def has_caught_up(self, voter: Voter) -> bool:
+    def expect_safe(self, later: Membership, since_ms: int) -> None:
+        """Refuse a change of voters after which two could decide, or none."""
+        now = self._log.membership
+        if not now.may_become(later):
+            raise Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"voters change one at a time, and keep their disks: {now.voters} cannot become {later.voters}",
+            )
+        if not self.has_quorum(since_ms, later):
+            raise Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"too few of the voters {list(later.voter_ids)} answer: they could decide nothing, not even to go back",
+            )
+        for voter in later.voters:
+            if voter.node_id not in now.voter_ids and not self._has_caught_up(voter):
+                raise Refusal(
+                    ErrorCode.INVALID_REQUEST,
+                    f"node {voter.node_id} would hold up every decision: add it as a learner first, and try again "
+                    "once it has caught up",
+                )
+
+    def _has_caught_up(self, voter: Voter) -> bool:
         """Whether a learner, with that disk, has everything that is decided."""
         follower = self.followers.get(voter.node_id)
         return (
@@ -204,7 +232,7 @@ class Leadership:
 
     def _confirm_reads(self) -> None:
         rounds = {node_id: follower.round for node_id, follower in self._voting_followers(self._log.membership)}
-        rounds[self._me.node_id] = self._round
+        rounds |= self._mine(self._round)
         confirmed = self._log.membership.agreed(rounds, 0)
         while self._reads and self._reads[0][1] <= confirmed:
             token, _ = self._reads.popleft()
@@ -218,6 +246,13 @@ class Leadership:
         self.heir = heir
         self._heir_until_ms = until_ms
         self._hand_over()
+
+    def bequeath(self) -> None:
+        """Who has everything may stand at once."""
+        for node_id, follower in self._voting_followers(self._log.membership):
+            if follower.match_end == self._log.end:
+                self.letters.append(Letter(node_id, TakeOver(self._me, self.term)))
+                return
 
     def keep_if_heir_failed(self, now_ms: int) -> None:
         if self.heir is not None and now_ms >= self._heir_until_ms:

@@ -62,9 +62,9 @@ class RaftLog:
         self._start_term = snapshot.term
         self._entries: list[Entry] = []
         self._memberships: list[tuple[Offset, Membership]] = [(snapshot.end, snapshot.membership)]
-        last_before = next((entry for entry in reversed(entries) if entry.end <= snapshot.end), None)
-        if last_before is None or (last_before.end, last_before.term) == (snapshot.end, snapshot.term):
-            self.append([entry for entry in entries if entry.base >= snapshot.end])
+        past = [entry for entry in entries if entry.base < snapshot.end]
+        if not past or (past[-1].end, past[-1].term) == (snapshot.end, snapshot.term):
+            self.append(entries[len(past) :])
         self.flushed_end = self.end
 
     @property
@@ -89,8 +89,8 @@ class RaftLog:
 
         It may be the only one whose log goes far enough, while the others still need its vote.
         """
-        if self.membership.is_voter(me):
-            return True
+        if me.node_id in self.membership.voter_ids:
+            return self.membership.is_voter(me)
         return not self.is_membership_committed and self._memberships[-2][1].is_voter(me)
 
     def term_before(self, end: Offset) -> Term | None:

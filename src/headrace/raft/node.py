@@ -167,23 +167,7 @@ class RaftNode:
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 "another change of the voters is not decided yet; try again in a moment",
             )
-        if not self.membership.may_become(membership):
-            raise Refusal(
-                ErrorCode.INVALID_REQUEST,
-                f"voters change one at a time, and keep their disks: {self.membership.voters} to {membership.voters}",
-            )
-        if not leadership.has_quorum(now_ms - self._timing.election_max_ms, membership):
-            raise Refusal(
-                ErrorCode.INVALID_REQUEST,
-                f"too few of the voters {list(membership.voter_ids)} answer: they could decide nothing, not even to go back",
-            )
-        for voter in membership.voters:
-            if voter.node_id not in self.membership.voter_ids and not leadership.has_caught_up(voter):
-                raise Refusal(
-                    ErrorCode.INVALID_REQUEST,
-                    f"node {voter.node_id} would hold up every decision: add it as a learner first, and try again "
-                    "once it has caught up",
-                )
+        leadership.expect_safe(membership, now_ms - self._timing.election_max_ms)
         return self._write_membership(leadership, membership, now_ms)
 
     def _may_change_membership(self, leadership: Leadership) -> bool:
@@ -215,8 +199,13 @@ class RaftNode:
             self.log.compact(snapshot, keep_from)
 
     def _need_leadership(self) -> Leadership:
-        if self._leadership is None or self._leadership.heir is not None:
+        if self._leadership is None:
             raise Refusal(ErrorCode.NOT_CONTROLLER, f"node {self.me.node_id} does not lead the metadata log")
+        if self._leadership.heir is not None:
+            raise Refusal(
+                ErrorCode.NOT_CONTROLLER,
+                f"node {self.me.node_id} is handing the metadata log over to node {self._leadership.heir}",
+            )
         return self._leadership
 
     # ---- messages
@@ -286,7 +275,7 @@ class RaftNode:
         outbox = self._pending.letters if is_rehearsal else self._pending.promises
         outbox += [Letter(node_id, request) for node_id in others]
         self._wait_for_leader(now_ms)
-        self._count_vote(self.me.node_id, now_ms)
+        self._count_vote(self.me, now_ms)
 
     def request_vote(self, message: RequestVote, now_ms: int) -> None:
         """Somebody stands for election. Whether our vote counts is for them to know: the news may not be here yet."""
@@ -309,13 +298,14 @@ class RaftNode:
         if campaign is None or campaign.is_rehearsal != message.is_rehearsal or not message.is_granted:
             return
         standing_for = Term(self.term + 1) if campaign.is_rehearsal else self.term
-        if message.term == standing_for and self.membership.is_voter(message.source):
-            self._count_vote(message.source.node_id, now_ms)
+        if message.term == standing_for:
+            self._count_vote(message.source, now_ms)
 
-    def _count_vote(self, node_id: NodeId, now_ms: int) -> None:
+    def _count_vote(self, voter: Replica, now_ms: int) -> None:
         campaign = self._campaign
         assert campaign is not None
-        campaign.granted.add(node_id)
+        if self.membership.is_voter(voter):
+            campaign.granted.add(voter.node_id)
         if not self.membership.is_majority(campaign.granted):
             return
         if campaign.is_rehearsal:
@@ -417,8 +407,9 @@ class RaftNode:
         self._commit(end)
         leadership.committed()
         if not self.membership.is_voter(self.me) and self.log.is_membership_committed:
-            # Voted out, and that is decided. The last beat tells the others so.
+            # Voted out, and that is decided. The last beat tells the others so, and one of them need not wait.
             leadership.beat()
+            leadership.bequeath()
             self._follow(None, now_ms)
 
     def _commit(self, end: Offset) -> None:
@@ -433,6 +424,9 @@ class RaftNode:
             self._collect(self._leadership)
         saving, letters = self._pending.take(self._ballot, self.log.end)
         standing = (self.role, self.term, self.get_leader())
+        is_news = not saving.is_empty or standing != self._reported
+        if not (is_news or letters or self._committed or self._readable or self._lost_reads):
+            return None
         ready = Ready(
             saving,
             tuple(letters),
@@ -442,17 +436,9 @@ class RaftNode:
             tuple(self._lost_reads),
             *standing,
         )
-        is_news = (
-            not saving.is_empty
-            or letters
-            or self._committed
-            or self._readable
-            or self._lost_reads
-            or standing != self._reported
-        )
         self._restored, self._reported = None, standing
         self._committed, self._readable, self._lost_reads = [], [], []
-        return ready if is_news else None
+        return ready
 
     def _collect(self, leadership: Leadership) -> None:
         self._pending.letters += leadership.letters

@@ -184,6 +184,24 @@ class LogStore:
         self._start_offsets.pop(log_id, None)
         await self.world.threads.run(partial(self._remove_directory, layout.directory_of(log_id)))
 
+    async def begin_anew(
+        self, log_id: LogId, name: TopicPartition, settings: LogSettings, start_offset: int
+    ) -> PartitionLog:
+        """Give up what the log holds, and go on with an empty one at `start_offset`: others have what belongs there."""
+        async with self._checkpointing:
+            # First: a start that finds less than was safe takes it for damage.
+            points = {known: point for known, point in self._recovery_points.items() if known != log_id}
+            if not await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)):
+                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be begun anew safely")
+            self._recovery_points = points
+        await self.delete(log_id)
+        create = partial(create_log, log_id, name.topic, self._handles, settings, start_offset=start_offset)
+        try:
+            self._logs[log_id] = log = await self.world.threads.run(create)
+        except OSError as error:
+            raise _trouble(error, f"create {name}") from error
+        return log
+
     async def set_aside(self, log_id: LogId) -> str:
         """Take a log out of the way that nobody knows; its bytes stay. Returns where they are now."""
         self._unopened.pop(log_id, None)

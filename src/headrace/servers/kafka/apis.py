@@ -6,10 +6,14 @@ are imported when first asked for: a node that only ever sees Produce and Fetch 
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from importlib import import_module
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.client.errors import ClientError
+from headrace.model.errors import Refusal
 from headrace.wire.api import APIS, ApiKey, request_class, response_class
 from headrace.wire.frames import encode_response
 
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.servers.kafka.connection import Connection
     from headrace.servers.kafka.server import KafkaServer
+
+log = logging.getLogger(__name__)
 
 SERVED = (
     ApiKey.PRODUCE,
@@ -51,15 +57,22 @@ SERVED = (
     ApiKey.CREATE_PARTITIONS,
     ApiKey.DELETE_GROUPS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.OFFSET_DELETE,
+    ApiKey.DESCRIBE_QUORUM,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.UNREGISTER_BROKER,
     ApiKey.DESCRIBE_TRANSACTIONS,
     ApiKey.LIST_TRANSACTIONS,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.CONSUMER_GROUP_DESCRIBE,
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.DRAIN_NODE,
+    ApiKey.PLAN_REBALANCE,
 )
 
 SERVED_TO_NODES = (
@@ -83,8 +96,15 @@ DECIDED_BY_CONTROLLER = {
     ApiKey.CREATE_PARTITIONS,
     ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.DRAIN_NODE,
+    ApiKey.PLAN_REBALANCE,
 }
-"""Any node takes them, and passes them on."""
+"""Any node takes them, and passes them on. Some only ask; what they ask, the controller knows first or alone."""
 
 _TWO_STAGE = {ApiKey.PRODUCE, ApiKey.FETCH}
 _MODULES = dict.fromkeys(
@@ -151,11 +171,23 @@ def _passed_on(handle: Callable[[Any, Request], Any]) -> Callable[[Any, Request]
     def handle_or_forward(message: Any, request: Request) -> Any:
         if request.node.is_controller:
             return handle(message, request)
-        answer = response_class(message.API_KEY)
-        host = request.connection.link.peer.host
-        return request.node.forward(message, request.version, answer, client_id=request.client_id, client_host=host)
+        return _forwarded(handle, message, request)
 
     return handle_or_forward
+
+
+async def _forwarded(handle: Callable[[Any, Request], Any], message: Any, request: Request) -> Any:
+    answer = response_class(message.API_KEY)
+    host = request.connection.link.peer.host
+    try:
+        return await request.node.forward(
+            message, request.version, answer, client_id=request.client_id, client_host=host
+        )
+    except (Refusal, ClientError) as trouble:
+        log.warning("there is no controller to decide %s: %s", APIS[message.API_KEY].name, trouble)
+    # Nobody decides now. The handler hears it from the quorum, and knows how its own answer says so.
+    outcome = handle(message, request)
+    return await outcome if isawaitable(outcome) else outcome
 
 
 def _never(message: Any, request: Request) -> Any:
