@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45): where replicas shall be. The answer comes when the moves have begun, not ended."""
+"""AlterPartitionReassignments (key 45): where replicas shall be. It answers when the moves have begun."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """DrainNode (key 20008, ours): a node is to be emptied, or to take its part again. Kafka has no request for this.
 
-Others lead at once, and nothing new is placed there. Its replicas are moved by reassignments, which whoever asked sends.
-It lasts until it is taken back, or the node starts anew.
+Others lead at once, and nothing new is placed there. Its replicas are moved by reassignments, which are asked for
+besides. It lasts until it is taken back, or the node starts anew.
 """
 
 from __future__ import annotations
