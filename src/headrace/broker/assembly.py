@@ -90,6 +90,16 @@ class Assembly:
             except Refusal:  # another node is the controller, or nobody is yet
                 await asyncio.sleep(RETRY_S)
         await self.enrolment.register()
+        await self._registration_applied()
+
+    async def _registration_applied(self) -> None:
+        """Until this node's image knows its new life. An earlier one may say that the last life leads, and in which
+        epoch: in that epoch nothing may be written any more."""
+        while True:
+            node = self.quorum.image.nodes.get(self._place.node_id)
+            if node is not None and node.broker_epoch == self.enrolment.broker_epoch:
+                return
+            await self.quorum.applied_up_to(Offset(self.quorum.applied_end + 1))
 
     def serve(self, tasks: TaskScope) -> None:
         tasks.start(self.enrolment.run(), "heartbeats")

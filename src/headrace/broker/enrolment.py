@@ -73,7 +73,8 @@ class Enrolment:
         self._clock = clock
         self._on_lease = on_lease
         self._lease = Lease(SESSION_MS)
-        self._is_leased = False
+        self.is_leased = False
+        """Whether this node may serve writes. Others may lead what it led if not."""
         self._wants_stop = False
 
     async def register(self) -> None:
@@ -154,7 +155,7 @@ class Enrolment:
         return is_served
 
     async def _say_here(self, *, wants_fence: bool) -> bool:
-        applied_end = self._quorum.raft.log.commit_end
+        applied_end = self._quorum.applied_end
         if self._quorum.is_leader:
             return await self._controller.heartbeat(
                 self._place.node_id,
@@ -177,8 +178,8 @@ class Enrolment:
         return await self._peers.ask(controller, request, answer, lane=LANE, timeout_s=ANSWER_S)
 
     def _say_leased(self, is_leased: bool) -> None:
-        if is_leased != self._is_leased:
-            self._is_leased = is_leased
+        if is_leased != self.is_leased:
+            self.is_leased = is_leased
             self._on_lease(is_leased)
 
     def _now_ms(self) -> int:

@@ -44,6 +44,7 @@ class Wanted:
         "index",
         "last_epoch",
         "leader_epoch",
+        "log_start",
         "max_bytes",
         "offset",
         "partition",
@@ -60,6 +61,7 @@ class Wanted:
         leader_epoch: Epoch,
         last_epoch: Epoch = NO_EPOCH,
         flushed: Offset = NO_OFFSET,
+        log_start: Offset = NO_OFFSET,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -70,6 +72,8 @@ class Wanted:
         """Of a follower's last batch before `offset`."""
         self.flushed = flushed
         """What a follower has on its device."""
+        self.log_start = log_start
+        """Where a follower's log begins, for good."""
         self.partition: Partition | None = None
         self.told: tuple[int, int, int] | None = None
         """Error, high watermark and log start as last answered; None if never, or after an error."""
@@ -137,7 +141,7 @@ class FetchSession:
             known.offset = wanted.offset
             known.max_bytes = wanted.max_bytes
             known.leader_epoch = wanted.leader_epoch
-            known.last_epoch, known.flushed = wanted.last_epoch, wanted.flushed
+            known.last_epoch, known.flushed, known.log_start = wanted.last_epoch, wanted.flushed, wanted.log_start
             wanted = known
         else:
             self._wanted[key] = wanted
@@ -269,7 +273,7 @@ class FetchSession:
         if wanted.leader_epoch == partition.replica.leader_epoch and (
             partition.divergence(wanted.offset, wanted.last_epoch) is None
         ):
-            partition.follower_fetched(*self.reader, wanted.offset, wanted.flushed)
+            partition.follower_fetched(*self.reader, wanted.offset, wanted.flushed, wanted.log_start)
 
     def _attach(self, wanted: Wanted, partition: Partition) -> None:
         if wanted.partition is not partition:

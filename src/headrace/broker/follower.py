@@ -97,6 +97,9 @@ class Followers:
     def ask(self, leader: NodeId, request: FetchRequest) -> Coroutine[object, object, FetchResponse]:
         return self._peers.ask(leader, request, FetchResponse, lane=LANE, timeout_s=WAIT_MS / 1000 + ANSWER_S)
 
+    async def store_starts(self) -> None:
+        await self._store.write_start_offsets()
+
     async def cut(self, partition: Partition, offset: Offset) -> None:
         log.info("%s: cut at %d, where the leader's log goes on differently", partition.name, offset)
         await self._store.truncate(partition.log, offset)
@@ -111,6 +114,8 @@ class _Fetcher:
         self._leader = leader
         self._partitions: dict[LogId, Partition] = {}
         self._news = asyncio.Event()
+        self._owes_starts = False
+        """A log begins elsewhere now, and that is not stored yet: the leader must not be told."""
 
     def add(self, partition: Partition) -> None:
         self._partitions[partition.log_id] = partition
@@ -139,11 +144,12 @@ class _Fetcher:
                 retry_s = min(retry_s * 2, RETRY_MAX_S)
 
     async def _fetch_on(self) -> None:
-        """Fetch after fetch, until there is trouble."""
+        """Fetch after fetch, until there is trouble, or nothing to follow any more."""
         under_way: deque[asyncio.Task[FetchResponse]] = deque()
+        await self._store_starts()
         try:
-            while self._partitions or under_way:
-                if self._partitions and (not under_way or (self._news.is_set() and len(under_way) < AHEAD_MAX)):
+            while self._partitions:
+                if not under_way or (self._news.is_set() and len(under_way) < AHEAD_MAX):
                     self._news.clear()
                     under_way.append(asyncio.ensure_future(self._followers.ask(self._leader, self._request())))
                     continue
@@ -172,6 +178,7 @@ class _Fetcher:
                 partition = self._partitions.get(LogId(topic.topic_id, part.partition_index))
                 if partition is not None:
                     has_trouble |= not await self._take_partition(partition, part)
+        await self._store_starts()
         if has_trouble:  # the image will tell who leads now; asking at once would be told the same
             await asyncio.sleep(RETRY_FIRST_S)
 
@@ -193,7 +200,9 @@ class _Fetcher:
             await self._cut(partition, Epoch(part.diverging_epoch.epoch), Offset(part.diverging_epoch.end_offset))
             return True
         try:
-            partition.append_from_leader(memoryview(part.records or b""), Offset(part.high_watermark))
+            self._owes_starts |= partition.append_from_leader(
+                memoryview(part.records or b""), Offset(part.high_watermark), Offset(part.log_start_offset)
+            )
         except CorruptBatch as damage:
             log.warning("%s: %s; it is fetched again", partition.name, damage)
             return False
@@ -201,6 +210,11 @@ class _Fetcher:
             log.warning("%s cannot follow now: %s", partition.name, refusal.message)
             return False
         return True
+
+    async def _store_starts(self) -> None:
+        if self._owes_starts:
+            await self._followers.store_starts()
+            self._owes_starts = False
 
     async def _cut(self, partition: Partition, epoch: Epoch, end: Offset) -> None:
         """To the latest place that both logs may have; if they part earlier, the next fetch tells."""

@@ -75,6 +75,7 @@ class Following:
         image: Callable[[], ClusterImage],
         watcher: Watcher,
         followers: Followers,
+        is_leased: Callable[[], bool],
     ) -> None:
         self._node_id = node_id
         self._configs = configs
@@ -84,6 +85,7 @@ class Following:
         self._image = image
         self._watcher = watcher
         self._followers = followers
+        self._is_leased = is_leased
         self._followers.begin_anew = lambda partition, offset: self._queue.put_nowait(_Anew(partition, offset))
         self._queue: asyncio.Queue[Changes | _Anew | asyncio.Future[None]] = asyncio.Queue()
         self._breather = Breather(store.world.clock)
@@ -237,6 +239,7 @@ class Following:
             clock=self._store.world.clock,
         )
         partition.configure(settings)
+        partition.set_leased(self._is_leased())
         return partition
 
     def _take_role(self, partition: Partition, state: PartitionState) -> None:

@@ -189,6 +189,7 @@ class Node:
             lambda: self.quorum.image,
             self.coordination,
             self._followers,
+            lambda: self.assembly.enrolment.is_leased,
         )
         return identity
 
@@ -415,7 +416,7 @@ class Node:
         if not is_leased:
             log.warning("the controller has not answered for too long; no writes are taken until it does")
         for partition in self.topics.partitions():
-            partition.replica.set_leased(is_leased)
+            partition.set_leased(is_leased)
 
     def _committed(self, records: Sequence[MetadataRecord]) -> None:
         if self._is_following:  # before, everything is loaded from the image at once

@@ -64,6 +64,7 @@ logger = logging.getLogger(__name__)
 
 ZSTD_FROM: Final = 7  # older clients would meet a codec that they do not know
 NO_LIMIT: Final = -1
+DELETED_LOOK_S: Final = 0.05  # followers fetch twice a second at least, and nobody deletes records in a hurry
 INFLATE_MAX: Final = 64 << 20  # a compressed batch may open to this, on the loop; more is a bomb
 
 
@@ -487,10 +488,13 @@ class Partition:
         epoch, end = self.epoch_end(last_epoch)
         return (epoch, end) if epoch < last_epoch or end < offset else None
 
-    def follower_fetched(self, node_id: NodeId, broker_epoch: int, written: Offset, flushed: Offset) -> None:
+    def follower_fetched(
+        self, node_id: NodeId, broker_epoch: int, written: Offset, flushed: Offset, log_start: Offset
+    ) -> None:
         """A follower that agrees with us up to `written` asks for more."""
         now_ms = int(self._clock.monotonic_s() * 1000)
-        self._advance(self.replica.on_follower_fetched(node_id, broker_epoch, written, min(flushed, written), now_ms))
+        safe = min(flushed, written)
+        self._advance(self.replica.on_follower_fetched(node_id, broker_epoch, written, safe, now_ms, log_start))
 
     def follow(self, epoch: Epoch, leader: NodeId, replicas: Sequence[NodeId]) -> None:
         """Another node leads from `epoch` on, or nobody does. Whoever waits for us has to ask there."""
@@ -501,8 +505,11 @@ class Partition:
         self._notify()
         self._notify_followers()
 
-    def append_from_leader(self, records: memoryview, high_watermark: Offset) -> None:
-        """What the leader has, as it has it. Raises CorruptBatch if it was damaged on the way; nothing is kept then."""
+    def append_from_leader(self, records: memoryview, high_watermark: Offset, log_start: Offset) -> bool:
+        """What the leader has, as it has it. Raises CorruptBatch if it was damaged on the way; nothing is kept then.
+
+        Returns whether the log begins elsewhere now, which is to be made durable before anybody is told.
+        """
         log = self.log
         views, headers = new_batches(records, log.next_offset)
         if views:
@@ -510,6 +517,12 @@ class Partition:
             self.replica.on_written(Offset(log.next_offset))
             self._flusher.want(log, is_urgent=True)
         self._advance(self.replica.on_leader_said(high_watermark))
+        start = min(log_start, self.high_watermark)
+        if start <= log.start_offset:
+            return False
+        log.advance_start(start)
+        self._review_stability()
+        return True
 
     def was_cut(self) -> None:
         """The log was truncated, or begun anew: it did not agree with the leader's."""
@@ -540,6 +553,10 @@ class Partition:
         now_ms = int(self._clock.monotonic_s() * 1000)
         self._advance(self.replica.become_leader(epoch, in_sync, replicas, now_ms))
 
+    def set_leased(self, is_leased: bool) -> None:
+        """Without a lease it takes and shows nothing, also if it leads: another node may do so by now."""
+        self._advance(self.replica.set_leased(is_leased))
+
     def agreed_in_sync(self, in_sync: Sequence[NodeId], partition_epoch: int) -> None:
         """As the leader: the controller has agreed to this in-sync set."""
         self.partition_epoch = partition_epoch
@@ -563,7 +580,22 @@ class Partition:
             self.log.advance_start(target)
             self._review_stability()
             self._notify()
+            self._notify_followers()
         return Offset(self.log.start_offset)
+
+    async def deleted_everywhere(self, before: Offset, within_s: float) -> None:
+        """Wait until no replica in sync has records before that: whoever leads next must not bring them back.
+
+        Raises Refusal if that takes too long, or this node no longer leads.
+        """
+        deadline_s = self._clock.monotonic_s() + within_s
+        while True:
+            self.replica.check_read()
+            if self.replica.begins_everywhere_at(before):
+                return
+            if self._clock.monotonic_s() >= deadline_s:
+                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has deleted the records in time")
+            await asyncio.sleep(DELETED_LOOK_S)
 
     def delete_expired(self, now_ms: Millis) -> tuple[int, Offset] | None:
         """Drop what retention allows; how many segments, and where the log begins now. None if there was nothing."""

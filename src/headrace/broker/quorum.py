@@ -16,6 +16,7 @@ from headrace.broker.metadata_snapshot import image_of, image_payload
 from headrace.metadata.image import EMPTY_IMAGE, ClusterImage
 from headrace.metadata.records import TopicDeleted
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import Offset
 from headrace.raft.log import Snapshot
 from headrace.raft.membership import Membership, Replica, Voter
 from headrace.raft.node import RaftNode
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.broker.metadata_store import MetadataStore
     from headrace.metadata.controller import Decision
     from headrace.metadata.records import MetadataRecord
-    from headrace.model.names import NodeId, Offset, TopicId
+    from headrace.model.names import NodeId, TopicId
     from headrace.raft.log import Entry, Term
     from headrace.raft.messages import Letter, Message
     from headrace.raft.ready import Ready
@@ -67,6 +68,8 @@ class Quorum:
         """`first_voters` count at the very first start; later the log says who votes. Without any: this node alone."""
         self.image: ClusterImage = EMPTY_IMAGE
         """What is agreed on: the only image that may be shown to anybody."""
+        self.applied_end: Offset = Offset(0)
+        """Up to where `image` holds it. More may be agreed on already."""
         self.deleted_topics: set[TopicId] = set()
         """Topics that the log says were deleted, as of `load`. Their data may be removed; no other may."""
         self._store = store
@@ -93,7 +96,7 @@ class Quorum:
         What is found is not known to be agreed on, unless this node is the only voter.
         """
         raft_log, ballot = self._store.load(self._first_voters), self._store.load_ballot()
-        self.image = image_of(raft_log.snapshot.payload)
+        self.image, self.applied_end = image_of(raft_log.snapshot.payload), raft_log.snapshot.end
         for entry in raft_log.entries_from(raft_log.start, BYTES_UNLIMITED):
             self.deleted_topics.update(it.topic_id for it in records_of(entry) if isinstance(it, TopicDeleted))
         self._raft = RaftNode(self._me, raft_log, ballot, now_ms=self._now_ms(), chance=self._world.entropy.fraction)
@@ -148,7 +151,7 @@ class Quorum:
         self._wake.set()
 
     async def _agreed(self, end: Offset) -> None:
-        if end <= self._raft.log.commit_end:
+        if end <= self.applied_end:
             return
         agreed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(end, self._raft.term, agreed))
@@ -160,7 +163,7 @@ class Quorum:
         if self._pending_term == raft.term:
             return
         self._pending_image = self.image
-        for entry in raft.log.entries_from(raft.log.commit_end, BYTES_UNLIMITED):
+        for entry in raft.log.entries_from(self.applied_end, BYTES_UNLIMITED):
             self._pending_image = self._pending_image.apply_all(records_of(entry))
         self._pending_term = raft.term
 
@@ -171,7 +174,7 @@ class Quorum:
 
     async def applied_up_to(self, end: Offset) -> None:
         """Wait until the image holds everything before `end`."""
-        while self._raft.log.commit_end < end and self._failure is None:
+        while self.applied_end < end and self._failure is None:
             self._advanced = self._advanced or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._advanced)
 
@@ -240,9 +243,11 @@ class Quorum:
     def _apply(self, ready: Ready) -> None:
         if ready.installed is not None:
             before, self.image = self.image, image_of(ready.installed.payload)
+            self.applied_end = ready.installed.end
             self._on_install(before, self.image)
         for entry in ready.committed:
             records = records_of(entry)
+            self.applied_end = entry.end
             if records:
                 self.image = self.image.apply_all(records)
                 self._on_commit(records)

@@ -103,10 +103,8 @@ def _completed(image: ClusterImage, log_id: LogId, partition: Partition, isr: tu
     if not partition.is_moving or not set(partition.target) <= set(isr):
         return changed(log_id.topic_id, partition, isr=isr)
     remaining = tuple(node_id for node_id in isr if node_id in partition.target)
-    leader = partition.leader
-    if leader not in partition.target:
-        leader = next((node_id for node_id in partition.target if image.node_may_lead(node_id)), leader)
-    if leader not in partition.target:
+    leader = _leader_among(image, partition, partition.target)
+    if leader is None:
         return changed(log_id.topic_id, partition, isr=isr)  # none of the new ones may lead yet
     return PartitionChanged(
         log_id.topic_id,
@@ -176,10 +174,10 @@ def _checked_move(image: ClusterImage, move: Reassignment) -> PartitionChanged |
     removing = tuple(node_id for node_id in before if node_id not in move.replicas)
     if not adding and not removing and not partition.is_moving and move.replicas == partition.replicas:
         return None
-    is_settled = not adding and set(move.replicas) <= set(partition.isr)
     replicas = (*move.replicas, *removing)
-    if is_settled and partition.leader in move.replicas:
-        return _moved(move.log_id, partition, move.replicas)
+    leader = _leader_among(image, partition, move.replicas)
+    if leader is not None and set(move.replicas) <= set(partition.isr):
+        return _moved(move.log_id, partition, move.replicas, leader)  # no change in sync would ever end it
     return PartitionChanged(
         move.log_id.topic_id,
         move.log_id.partition,
@@ -194,13 +192,20 @@ def _checked_move(image: ClusterImage, move: Reassignment) -> PartitionChanged |
     )
 
 
-def _moved(log_id: LogId, partition: Partition, replicas: tuple[NodeId, ...]) -> PartitionChanged:
+def _leader_among(image: ClusterImage, partition: Partition, replicas: tuple[NodeId, ...]) -> NodeId | None:
+    """Who leads once these are the replicas and all are in sync: the leader of now, else the first that may."""
+    if partition.leader in replicas:
+        return partition.leader
+    return next((node_id for node_id in replicas if image.node_may_lead(node_id)), None)
+
+
+def _moved(log_id: LogId, partition: Partition, replicas: tuple[NodeId, ...], leader: NodeId) -> PartitionChanged:
     """All who shall have it have it: only the order changes, or somebody goes."""
     return PartitionChanged(
         log_id.topic_id,
         log_id.partition,
         isr=tuple(node_id for node_id in partition.isr if node_id in replicas),
-        leader=partition.leader,
+        leader=leader,
         leader_epoch=Epoch(partition.leader_epoch + 1),
         partition_epoch=partition.partition_epoch + 1,
         replicas=replicas,

@@ -25,6 +25,7 @@ class Follower:
     fetched_ms: int = 0
     end_at_fetch: Offset = NO_OFFSET
     """Where our log ended when it last fetched."""
+    log_start: Offset = NO_OFFSET
 
 
 class Followers:
@@ -35,7 +36,14 @@ class Followers:
         self._known = {node_id: Follower(-1, caught_up_ms=now_ms, fetched_ms=now_ms) for node_id in node_ids}
 
     def fetched(
-        self, node_id: NodeId, broker_epoch: int, written: Offset, flushed: Offset, end: Offset, now_ms: int
+        self,
+        node_id: NodeId,
+        broker_epoch: int,
+        written: Offset,
+        flushed: Offset,
+        end: Offset,
+        now_ms: int,
+        log_start: Offset = NO_OFFSET,
     ) -> None:
         """A follower asks for what follows `written`, and says how much of it is on its disk. Our log ends at `end`."""
         follower = self._known.get(node_id)
@@ -46,7 +54,7 @@ class Followers:
             follower.caught_up_ms = now_ms
         elif written >= follower.end_at_fetch >= 0:
             follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
-        follower.written, follower.flushed = written, flushed
+        follower.written, follower.flushed, follower.log_start = written, flushed, log_start
         follower.fetched_ms, follower.end_at_fetch = now_ms, end
 
     def reached(self, node_id: NodeId, *, counts_written: bool) -> Offset:
@@ -55,6 +63,11 @@ class Followers:
         if follower is None:
             return NO_OFFSET
         return follower.written if counts_written else follower.flushed
+
+    def log_start(self, node_id: NodeId) -> Offset:
+        """NO_OFFSET if it has not fetched from us yet."""
+        follower = self._known.get(node_id)
+        return NO_OFFSET if follower is None else follower.log_start
 
     def broker_epoch(self, node_id: NodeId) -> int:
         follower = self._known.get(node_id)

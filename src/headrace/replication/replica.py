@@ -115,10 +115,11 @@ class Replica:
         self._leads = self.is_leader = False
         self._proposed = None
 
-    def set_leased(self, is_leased: bool) -> None:
+    def set_leased(self, is_leased: bool) -> Offset:
         """Without a lease others may lead by now: a leader takes and shows nothing until it is renewed."""
         self._is_leased = is_leased
         self.is_leader = is_leased and self._leads
+        return self._advance()
 
     # ---- the in-sync set
 
@@ -164,6 +165,15 @@ class Replica:
         """The life of a follower that has fetched here; -1 if none has."""
         return self._followers.broker_epoch(node_id)
 
+    def begins_everywhere_at(self, offset: Offset) -> bool:
+        """Whether no other replica that may lead has anything before `offset`, for good."""
+        return all(self._followers.log_start(it) >= offset for it in self._members if it != self.node_id)
+
+    @property
+    def _members(self) -> set[NodeId]:
+        """In sync; also who is only proposed: the controller may have agreed already, and could elect it."""
+        return {*self.in_sync, *(self._proposed or ()), *self._in_doubt}
+
     def set_policy(self, *, durability: Durability, min_insync: int) -> Offset:
         self._counts_written = durability == "written"
         self._min_insync = min_insync
@@ -185,10 +195,16 @@ class Replica:
         return self._advance()
 
     def on_follower_fetched(
-        self, node_id: NodeId, broker_epoch: int, written: Offset, flushed: Offset, now_ms: int
+        self,
+        node_id: NodeId,
+        broker_epoch: int,
+        written: Offset,
+        flushed: Offset,
+        now_ms: int,
+        log_start: Offset = NO_OFFSET,
     ) -> Offset:
         """A follower asks for what follows `written`; of that, everything before `flushed` is on its device."""
-        self._followers.fetched(node_id, broker_epoch, written, flushed, self.written, now_ms)
+        self._followers.fetched(node_id, broker_epoch, written, flushed, self.written, now_ms, log_start)
         self._review_in_sync()
         return self._advance()
 
@@ -226,9 +242,8 @@ class Replica:
             # As Kafka since KIP-966: with too few replicas nothing new becomes safe, acks=1 writes included.
             self._others_reached: Offset = NO_OFFSET
             return
-        # Also who is only proposed: the controller may have agreed already, and could elect it.
-        members = {*self.in_sync, *(self._proposed or ()), *self._in_doubt} - {self.node_id}
-        reached = (self._followers.reached(node_id, counts_written=self._counts_written) for node_id in members)
+        others = self._members - {self.node_id}
+        reached = (self._followers.reached(node_id, counts_written=self._counts_written) for node_id in others)
         self._others_reached = min(reached, default=_UNBOUNDED)
 
     # ---- checks

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
+from itertools import product
 from typing import TYPE_CHECKING
 
+from headrace.broker.controller import SESSION_MS
 from headrace.runtime.tasks import TaskScope
 from headrace.simulation.device import Operation, os_error
 from headrace.simulation.fabric import Weather
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.simulation.cluster import NodeProcess, SimulatedCluster
+    from headrace.simulation.fabric import Fabric
     from headrace.simulation.life import Life
 
 SKEW_MAX_MS = 3_000_000  # the node refuses records from more than an hour ahead, and should not refuse all of them
@@ -54,6 +57,15 @@ class Faults:
             "partition": self._partition,
             "clock jump": self._jump_clock,
         }
+        if len(cluster.nodes) > 1:
+            every |= {
+                "crash of several": self._crash_several,
+                "power cut of several": self._cut_power_of_several,
+                "crash of the controller": self._crash_controller,
+                "pause about a session's length": self._pause_a_session,
+                "halves": self._halve,
+                "cut off from the others": self._cut_off,
+            }
         if kinds is None:
             kinds = self._chance.sample(list(every), self._chance.choice(KINDS))
             if kinds:
@@ -129,16 +141,46 @@ class Faults:
             process.ask_to_stop()
 
     async def _pause(self, process: NodeProcess) -> None:
+        if process.host.is_up and not process.host.life.is_suspended:
+            await self._pause_for(process, self._chance.choice((0.1, 1.0, 12.0)) * self._chance.random())
+
+    async def _pause_for(self, process: NodeProcess, seconds: float) -> None:
         life = process.host.life
         if life.is_over or life.is_suspended:
             return
         process.host.pause()
-        await asyncio.sleep(self._chance.choice((0.1, 1.0, 12.0)) * self._chance.random())
+        await asyncio.sleep(seconds)
         if process.host.life is life and not life.is_over:
             process.host.resume()
 
     async def _jump_clock(self, process: NodeProcess) -> None:
         process.host.clock.skew_ms = self._chance.randint(-SKEW_MAX_MS, SKEW_MAX_MS)
+
+    # Several nodes
+
+    def _draw_several(self) -> list[NodeProcess]:
+        """At least two, and all of them as often as not."""
+        nodes = self._cluster.nodes
+        return self._chance.sample(nodes, self._chance.choice((self._chance.randint(2, len(nodes)), len(nodes))))
+
+    async def _crash_several(self, _: NodeProcess) -> None:
+        for process in self._draw_several():
+            await self._crash(process)
+
+    async def _cut_power_of_several(self, _: NodeProcess) -> None:
+        """At one instant, as when a rack goes dark; or one after the other, while the rest still counts on them."""
+        gap_s = self._chance.choice((0.0, 0.0, 0.3, 3.0))
+        for process in self._draw_several():
+            await self._cut_power(process)
+            await asyncio.sleep(gap_s * self._chance.random())
+
+    async def _crash_controller(self, _: NodeProcess) -> None:
+        for process in self._cluster.nodes:
+            if process.node is not None and process.host.is_up and process.node.is_controller:
+                process.host.crash()
+
+    async def _pause_a_session(self, process: NodeProcess) -> None:
+        await self._pause_for(process, SESSION_MS / 1000 * self._chance.uniform(0.7, 1.5))
 
     # Disks
 
@@ -191,14 +233,36 @@ class Faults:
         fabric = self._cluster.universe.fabric
         others = [name for name in self._cluster.universe.hosts if name != process.host.name]
         cut_off = self._chance.sample(others, self._chance.randint(1, len(others)))
+        self._divide([process.host.name], cut_off)
+        await self._heal_later(fabric)
+
+    def _divide(self, some: list[str], others: list[str]) -> None:
+        """Nothing gets through between them, or one way only."""
+        fabric = self._cluster.universe.fabric
         match self._chance.choice(("both", "in", "out")):
             case "both":
-                fabric.partition([process.host.name], cut_off)
+                fabric.partition(some, others)
             case "in":
-                for name in cut_off:
-                    fabric.block(name, process.host.name)
+                for one, other in product(some, others):
+                    fabric.block(other, one)
             case _:
-                for name in cut_off:
-                    fabric.block(process.host.name, name)
+                for one, other in product(some, others):
+                    fabric.block(one, other)
+
+    async def _heal_later(self, fabric: Fabric) -> None:
         await asyncio.sleep(self._chance.uniform(0.1, 12.0))
         fabric.heal(break_fraction=self._chance.choice((0.0, 0.5, 1.0)))
+
+    async def _halve(self, _: NodeProcess) -> None:
+        """Nodes and clients, all are on one side or the other."""
+        sides: tuple[list[str], list[str]] = ([], [])
+        for name in self._cluster.universe.hosts:
+            self._chance.choice(sides).append(name)
+        self._divide(*sides)
+        await self._heal_later(self._cluster.universe.fabric)
+
+    async def _cut_off(self, process: NodeProcess) -> None:
+        """From other nodes: clients still reach it, and it must not promise them anything."""
+        others = [other.host.name for other in self._cluster.nodes if other is not process]
+        self._divide([process.host.name], others)
+        await self._heal_later(self._cluster.universe.fabric)

@@ -109,6 +109,12 @@ class Kind(Enum):
     ORPHANED = "nobody in a group owns a partition"
     UNPROCESSED = "a record was not transformed exactly once"
     FORGOTTEN = "a coordinator knows something else after it was loaded anew"
+    TWO_LEADERS = "two nodes lead in one epoch"
+    TWO_VOTES = "a node has voted twice in one term"
+    METADATA_FORKED = "two nodes disagree on what was decided"
+    FORKED = "two replicas hold different records below the high watermark"
+    BEHIND = "a replica is in sync and lacks what was committed"
+    FENCED_IN_SYNC = "a node that is fenced is in an in-sync set"
     BUG = "code failed in a way that nobody expects"
 
 
@@ -192,6 +198,8 @@ class History:
     """The highest that anybody was told."""
     producer_ids: set[int] = field(default_factory=set)
     jumps: list[Jump] = field(default_factory=list)
+    has_failovers: bool = False
+    """A new leader may show less than the last one did, until its followers have been heard."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: Counter[str] = field(default_factory=Counter)
     _positions: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
@@ -251,7 +259,7 @@ class History:
     def told_watermark(self, consumer: str, partition: TopicPartition, high_watermark: int) -> None:
         """One consumer's answers come in order, so the watermark in them must not go back."""
         before = self._watermarks_told.get((consumer, partition), 0)
-        if high_watermark < before:
+        if high_watermark < before and not self.has_failovers:
             self.report(Kind.WATERMARK_FELL, partition, high_watermark, f"{consumer} was told {before} before")
         self._watermarks_told[consumer, partition] = high_watermark
         self.watermarks[partition] = max(high_watermark, self.watermarks.get(partition, 0))

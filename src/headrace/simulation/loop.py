@@ -61,6 +61,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._task_count = 0
         self._parked: dict[Life, list[asyncio.Handle]] = {}
         self._complaints: list[BaseException] = []
+        self.between_turns: Callable[[], None] = _rest
+        """Called whenever everything that was ready has run: a moment to look around."""
         self.set_exception_handler(lambda _, report: self._complain(report))
 
     def time(self) -> float:
@@ -174,6 +176,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # What asyncio asks of a loop.
 
     def jump(self, timeout_s: float | None) -> None:
+        self.between_turns()
         if timeout_s is None:
             raise Deadlock(f"nothing will ever happen again\n{self._picture()}")
         if timeout_s == 0:
@@ -238,6 +241,9 @@ class _Jump:
     def select(self, timeout_s: float | None) -> list[Any]:
         self._loop.jump(timeout_s)
         return []
+
+
+def _rest() -> None: ...
 
 
 def _nothing(loop: VirtualLoop) -> asyncio.Handle:

@@ -86,8 +86,10 @@ class _Member:
                     await self._beat(coordinator)
                     if self.owned and self._chance.random() < 0.4:
                         await self._commit(coordinator)
-                except TROUBLE:
+                except TROUBLE as trouble:
                     self._must_tell_all = True  # what the coordinator has heard is not known
+                    if isinstance(trouble, Refusal) and trouble.code == ErrorCode.NOT_COORDINATOR:
+                        coordinator = Coordinator(cluster, CoordinatorKind.GROUP, self._group.group_id)
                 await asyncio.sleep(HEARTBEAT_MS / 1000 * self._chance.uniform(0.5, 1.5))
             await self._leave(coordinator)
 

@@ -174,6 +174,20 @@ def test_a_new_order_or_fewer_replicas_need_no_move(image):
     assert (fewer.replicas, fewer.isr, fewer.is_moving) == ((ONE, TWO), (ONE, TWO), False)
 
 
+def test_who_gives_up_the_leader_gives_it_to_one_who_stays(image):
+    left = partition_of(moving(image, TWO))
+    assert (left.leader, left.replicas, left.isr, left.is_moving) == (TWO, (TWO,), (TWO,), False)
+    away = image.apply_all(drain_node(image, TWO).records)
+    assert partition_of(moving(away, TWO)).is_moving  # nobody of those who stay may lead yet
+
+
+def test_a_move_that_is_changed_ends_at_once_if_all_are_in_sync(image):
+    image = moving(image, FOUR, NodeId(3), TWO)
+    image = with_isr(image, ONE, TWO, THREE)
+    ended = partition_of(moving(image, THREE, TWO))
+    assert (ended.leader, ended.replicas, ended.is_moving) == (THREE, (THREE, TWO), False)
+
+
 @pytest.mark.parametrize("replicas", [(), (ONE, ONE), (ONE, NodeId(9))])
 def test_where_replicas_cannot_be(image, replicas):
     outcome = reassign(image, [Reassignment(FIRST, replicas)]).response[0]

@@ -77,6 +77,7 @@ def _session(node: Node, message: FetchRequest, version: int) -> tuple[FetchSess
                 Epoch(part.current_leader_epoch),
                 Epoch(part.last_fetched_epoch),
                 Offset(part.flushed_offset),
+                Offset(part.log_start_offset),
             )
             session.want(wanted)
             if reader is not None:

@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.apis import Request
 
 UNKNOWN: Final = -1
-NODES_FROM: Final = 2  # before, an answer does not say where they listen
+PLACES_FROM: Final = 2  # before, an answer does not say where they listen, nor which disk they have
 
 
 def handle(message: DescribeQuorumRequest, request: Request) -> DescribeQuorumResponse:
     topics = [
-        TopicQuorum(topic.topic_name, [_partition(topic.topic_name, part.partition_index, request.node)])
+        TopicQuorum(topic.topic_name, [_partition(topic.topic_name, part.partition_index, request)])
         for topic in message.topics
         for part in topic.partitions
     ]
-    nodes = list(_nodes(request.node)) if request.version >= NODES_FROM else []
+    nodes = list(_nodes(request.node)) if request.version >= PLACES_FROM else []
     return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)
 
 
-def _partition(topic: str, index: int, node: LivingNode) -> PartitionQuorum:
+def _partition(topic: str, index: int, request: Request) -> PartitionQuorum:
     if (topic, index) != METADATA_TOPIC:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {METADATA_TOPIC} is agreed on by a quorum")
-    raft = node.quorum.raft
+    raft = request.node.quorum.raft
     leadership = raft.leadership
     if leadership is None:
         return _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody is known to lead the metadata log")
@@ -55,13 +55,13 @@ def _partition(topic: str, index: int, node: LivingNode) -> PartitionQuorum:
         index,
         ErrorCode.NONE,
         None,
-        leader_id=node.node_id,
+        leader_id=raft.me.node_id,
         leader_epoch=raft.term,
         high_watermark=raft.log.commit_end,
         current_voters=[
-            _state(node, leadership, voter.node_id, voter.directory or b"") for voter in raft.membership.voters
+            _state(request, leadership, voter.node_id, voter.directory) for voter in raft.membership.voters
         ],
-        observers=[_state(node, leadership, node_id, b"") for node_id in raft.membership.learners],
+        observers=[_state(request, leadership, node_id, None) for node_id in raft.membership.learners],
     )
 
 
@@ -69,27 +69,23 @@ def _refused(index: int, code: ErrorCode, reason: str) -> PartitionQuorum:
     return PartitionQuorum(index, code, reason, leader_id=NO_NODE, leader_epoch=UNKNOWN, high_watermark=UNKNOWN)
 
 
-def _state(node: LivingNode, leadership: Leadership, node_id: NodeId, directory: bytes) -> ReplicaState:
-    clock = node.world.clock
-    log = node.quorum.raft.log
-    if node_id == node.node_id:
-        return ReplicaState(node_id, _directory_id(directory), log.end, clock.wall_ms(), clock.wall_ms())
+def _state(request: Request, leadership: Leadership, node_id: NodeId, directory: bytes | None) -> ReplicaState:
+    clock = request.node.world.clock
+    log = request.node.quorum.raft.log
     follower = leadership.followers.get(node_id)
-    if follower is None or follower.directory is None:  # it has never answered this leader
-        return ReplicaState(node_id, _directory_id(directory), UNKNOWN, UNKNOWN, UNKNOWN)
-    heard_ms = clock.wall_ms() - (int(clock.monotonic_s() * 1000) - follower.heard_ms)
-    has_everything = follower.match_end >= log.commit_end
-    return ReplicaState(
-        node_id,
-        _directory_id(follower.directory),
-        follower.match_end,
-        heard_ms,
-        heard_ms if has_everything else UNKNOWN,
-    )
-
-
-def _directory_id(directory: bytes) -> TopicId:
-    return TopicId(directory) if directory else NO_TOPIC_ID
+    if node_id == request.node.node_id:
+        state = ReplicaState(node_id, NO_TOPIC_ID, log.end, clock.wall_ms(), clock.wall_ms())
+    elif follower is None or follower.directory is None:  # it has never answered this leader
+        state = ReplicaState(node_id, NO_TOPIC_ID, UNKNOWN, UNKNOWN, UNKNOWN)
+    else:
+        directory = follower.directory
+        heard_ms = clock.wall_ms() - (int(clock.monotonic_s() * 1000) - follower.heard_ms)
+        has_everything = follower.match_end >= log.commit_end
+        caught_up_ms = heard_ms if has_everything else UNKNOWN
+        state = ReplicaState(node_id, NO_TOPIC_ID, follower.match_end, heard_ms, caught_up_ms)
+    if directory is not None and request.version >= PLACES_FROM:
+        state.replica_directory_id = TopicId(directory)
+    return state
 
 
 def _nodes(node: LivingNode) -> Iterator[Node]:
