@@ -36,6 +36,8 @@ class Controller:
         self._clock = clock
         self._session_ms = int(session_ms * GRACE)
         self._sessions: Sessions | None = None
+        self._leaving: set[NodeId] = set()
+        """Nodes that are being fenced: decided, and perhaps not agreed on yet."""
         self._term: Term | None = None
         self._balanced_s = 0.0
 
@@ -54,8 +56,9 @@ class Controller:
         assert self._sessions is not None
         for node_id in self._sessions.lapsed(self._now_ms()):
             log.warning("nothing was heard of node %d for %d ms; others take over", node_id, self._session_ms)
-            self._sessions.forget(node_id)
             await self._fence(node_id)
+            if not self._is_in_charge():
+                return
         if self._clock.monotonic_s() - self._balanced_s > BALANCE_S:
             self._balanced_s = self._clock.monotonic_s()
             count = await self._quorum.submit(lambda image: return_leaders(image, TOLERATED))
@@ -64,7 +67,7 @@ class Controller:
 
     def _is_in_charge(self) -> bool:
         """With each term of its own it begins anew: what it knew from an earlier one is old."""
-        if not self._quorum.is_leader:
+        if not self._quorum.is_in_charge:
             self._sessions = self._term = None
             return False
         if self._term != self._quorum.raft.term:
@@ -78,26 +81,39 @@ class Controller:
     ) -> bool:
         """Whether the node may serve. Raises Refusal NOT_CONTROLLER, or STALE_BROKER_EPOCH to a life that is over."""
         if not self._is_in_charge():
-            raise Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller")
-        assert self._sessions is not None
+            raise _not_controller()
         node = self._quorum.image.nodes.get(node_id)
         if node is None or node.broker_epoch != broker_epoch:
             raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} is not known with broker epoch {broker_epoch}")
         if wants_stop and not node.is_draining:
             await self._quorum.submit(lambda image: drain_node(image, node_id))
         if wants_fence:
-            self._sessions.forget(node_id)
             await self._fence(node_id)
             return False
         if node.is_fenced:
+            if wants_stop:
+                return False  # it was let go already
             if applied_end < self._quorum.raft.log.commit_end and not self._is_near(applied_end):
                 return False
             await self._quorum.submit(lambda image: unfence_node(image, node_id, broker_epoch))
+        # Nobody has taken over before this moment, so nobody fences the node before the session that begins now is over.
+        await self._quorum.confirm_leadership()
+        if not self._is_in_charge():
+            raise _not_controller()
+        if node_id in self._leaving:
+            return False
+        assert self._sessions is not None
         self._sessions.heard(node_id, self._now_ms())
         return True
 
     async def _fence(self, node_id: NodeId) -> None:
-        await self._quorum.submit(lambda image: fence_node(image, node_id))
+        assert self._sessions is not None
+        self._sessions.forget(node_id)
+        self._leaving.add(node_id)
+        try:
+            await self._quorum.submit(lambda image: fence_node(image, node_id))
+        finally:
+            self._leaving.discard(node_id)
 
     def _is_near(self, applied_end: Offset) -> bool:
         """It has seen its own registration, at least, and what was decided before it asked."""
@@ -105,3 +121,7 @@ class Controller:
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
+
+
+def _not_controller() -> Refusal:
+    return Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller")

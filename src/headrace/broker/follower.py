@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Refusal
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from headrace.model.names import NodeId, TopicId
     from headrace.storage.store import LogStore
     from headrace.wire.messages.fetch import PartitionData
+
+Asked = dict[LogId, tuple[Epoch, Offset]]
+"""In which leader epoch, and from where on, each partition was asked for."""
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +63,7 @@ class Followers:
         self._tasks = TaskScope(on_failure)
         self._fetchers: dict[NodeId, _Fetcher] = {}
         self._leaders: dict[LogId, NodeId] = {}
+        self._cuts: dict[LogId, asyncio.Future[None]] = {}
 
     def follow(self, partition: Partition, leader: NodeId) -> None:
         """From its present leader epoch on. Whoever was followed before is no longer."""
@@ -102,8 +106,22 @@ class Followers:
 
     async def cut(self, partition: Partition, offset: Offset) -> None:
         log.info("%s: cut at %d, where the leader's log goes on differently", partition.name, offset)
-        await self._store.truncate(partition.log, offset)
-        partition.was_cut()
+        done = self._cuts[partition.log_id] = asyncio.get_running_loop().create_future()
+        try:
+            await self._store.truncate(partition.log, offset, partition.was_cut)
+        finally:
+            del self._cuts[partition.log_id]
+            done.set_result(None)
+
+    async def cut_done(self, log_id: LogId) -> None:
+        """Until nothing is being cut off: nobody may write there meanwhile, a new leader least of all."""
+        while (cut := self._cuts.get(log_id)) is not None:
+            await asyncio.shield(cut)
+
+
+class _UnderWay(NamedTuple):
+    answer: asyncio.Task[FetchResponse]
+    asked: Asked
 
 
 class _Fetcher:
@@ -145,20 +163,29 @@ class _Fetcher:
 
     async def _fetch_on(self) -> None:
         """Fetch after fetch, until there is trouble, or nothing to follow any more."""
-        under_way: deque[asyncio.Task[FetchResponse]] = deque()
+        under_way: deque[_UnderWay] = deque()
         await self._store_starts()
         try:
             while self._partitions:
                 if not under_way or (self._news.is_set() and len(under_way) < AHEAD_MAX):
                     self._news.clear()
-                    under_way.append(asyncio.ensure_future(self._followers.ask(self._leader, self._request())))
+                    under_way.append(self._ask())
                     continue
-                await _first_of(under_way[0], self._news if len(under_way) < AHEAD_MAX else None)
-                if under_way[0].done():
-                    await self._take(under_way.popleft().result())
+                await _first_of(under_way[0].answer, self._news if len(under_way) < AHEAD_MAX else None)
+                if under_way[0].answer.done():
+                    first = under_way.popleft()
+                    await self._take(first.answer.result(), first.asked)
         finally:
-            for task in under_way:
-                task.cancel()
+            for fetch in under_way:
+                fetch.answer.cancel()
+
+    def _ask(self) -> _UnderWay:
+        answer = asyncio.ensure_future(self._followers.ask(self._leader, self._request()))
+        asked = {
+            log_id: (partition.replica.leader_epoch, Offset(partition.log.next_offset))
+            for log_id, partition in self._partitions.items()
+        }
+        return _UnderWay(answer, asked)
 
     def _request(self) -> FetchRequest:
         topics: dict[TopicId, FetchTopic] = {}
@@ -169,14 +196,15 @@ class _Fetcher:
             topic.partitions.append(_wanted(log_id, partition))
         return self._followers.request(list(topics.values()))
 
-    async def _take(self, answer: FetchResponse) -> None:
+    async def _take(self, answer: FetchResponse, asked: Asked) -> None:
         if answer.error_code:
             raise Refusal(ErrorCode(answer.error_code), f"node {self._leader} refuses to be followed")
         has_trouble = False
         for topic in answer.responses:
             for part in topic.partitions:
-                partition = self._partitions.get(LogId(topic.topic_id, part.partition_index))
-                if partition is not None:
+                log_id = LogId(topic.topic_id, part.partition_index)
+                partition = self._partitions.get(log_id)
+                if partition is not None and _is_current(partition, asked.get(log_id)):
                     has_trouble |= not await self._take_partition(partition, part)
         await self._store_starts()
         if has_trouble:  # the image will tell who leads now; asking at once would be told the same
@@ -233,6 +261,14 @@ def _wanted(log_id: LogId, partition: Partition) -> FetchPartition:
         partition_max_bytes=PARTITION_BYTES,
         flushed_offset=log_.flushed_offset,
     )
+
+
+def _is_current(partition: Partition, asked: tuple[Epoch, Offset] | None) -> bool:
+    """Whether an answer still fits: the same leadership, and a log that was not cut back since."""
+    if asked is None:
+        return False
+    epoch, offset = asked
+    return epoch == partition.replica.leader_epoch and offset <= partition.log.next_offset
 
 
 async def _first_of(answer: asyncio.Task[FetchResponse], news: asyncio.Event | None) -> None:

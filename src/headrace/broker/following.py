@@ -203,6 +203,7 @@ class Following:
             partition = await self._open(topic, state, served)
         if partition is not None:
             served.partitions[state.partition] = partition
+            await self._followers.cut_done(partition.log_id)
             self._take_role(partition, state)
 
     async def _open(self, topic: Topic, state: PartitionState, served: ServedTopic) -> Partition | None:
@@ -253,7 +254,7 @@ class Following:
             self._followers.leave(partition)
             partition.lead(state.leader_epoch, state.isr, state.replicas, state.partition_epoch)
             self._watcher.led(partition)
-        else:
+        elif state.partition_epoch > partition.partition_epoch:  # else it is known, and a newer wish may be under way
             partition.agreed_in_sync(state.isr, state.partition_epoch)
 
     async def _give_up(self, served: ServedTopic, partition: Partition) -> None:
@@ -263,6 +264,7 @@ class Following:
         self._watcher.left(partition)
         self._followers.leave(partition)
         partition.retire(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} has moved to other nodes"))
+        await self._followers.cut_done(partition.log_id)
         await self._store.delete(partition.log_id)
 
     async def _drop(self, topic_id: TopicId) -> str | None:
@@ -276,6 +278,7 @@ class Following:
                 self._watcher.left(partition)
                 self._followers.leave(partition)
                 partition.retire(Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {served.name!r} was deleted"))
+                await self._followers.cut_done(partition.log_id)
             await self._store.delete(LogId(topic_id, index))
         return served.name
 

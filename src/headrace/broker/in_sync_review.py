@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 REVIEW_S: Final = 0.2  # how long a follower that has caught up waits to be in sync again
 LAG_MAX_MS: Final = 10_000
-UNKNOWN_OUTCOMES: Final = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT}
+REFUSALS: Final = {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST}
+"""What the controller says if the partition is as we know it, so that nothing we asked for before has happened either."""
 
 
 class InSyncReview:
@@ -72,7 +73,7 @@ class InSyncReview:
             # Where it is not known whether the controller has agreed, whoever was to enter still counts; the same
             # wish is made again, and either it was heard the first time or it is now.
             if code is not ErrorCode.NONE:
-                partition.replica.proposal_ended(is_refused=code not in UNKNOWN_OUTCOMES)
+                partition.replica.proposal_ended(is_refused=code in REFUSALS)
 
     def _change(self, partition: Partition, wanted: tuple[NodeId, ...]) -> IsrChange:
         node, replica = self._node, partition.replica

@@ -486,6 +486,8 @@ class Partition:
         if last_epoch == NO_EPOCH or offset <= self.log.start_offset:
             return None
         epoch, end = self.epoch_end(last_epoch)
+        if epoch == NO_EPOCH:  # all that we have is of later leaders
+            return NO_EPOCH, Offset(self.log.start_offset)
         return (epoch, end) if epoch < last_epoch or end < offset else None
 
     def follower_fetched(

@@ -88,6 +88,7 @@ class Quorum:
         self._agreed_once = asyncio.Event()
         self._advanced: asyncio.Future[None] | None = None
         """For those who wait for the image to hold more than it does."""
+        self._confirming: dict[asyncio.Future[None], None] = {}
         self._failure: Exception | None = None
 
     def load(self) -> None:
@@ -108,6 +109,11 @@ class Quorum:
     @property
     def is_leader(self) -> bool:
         return self._raft.role is Role.LEADER
+
+    @property
+    def is_in_charge(self) -> bool:
+        """It leads, and its image holds everything that was agreed on before it did."""
+        return self.is_leader and self._raft.log.term_before(self.applied_end) == self._raft.term
 
     def get_leader(self) -> NodeId | None:
         return self._raft.get_leader()
@@ -136,6 +142,22 @@ class Quorum:
         # Also without records: the answer may tell of a state that is written and not agreed on yet.
         await self._agreed(self._raft.log.end)
         return decision.response
+
+    async def confirm_leadership(self) -> None:
+        """Wait until it is certain that nobody else had taken over when this was called.
+
+        Raises Refusal NOT_CONTROLLER if somebody had, or nobody knows.
+        """
+        if not self.is_leader:
+            raise self._not_controller()
+        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._confirming[confirmed] = None
+        try:
+            self._raft.read(confirmed)
+            self._wake.set()
+            await confirmed
+        finally:
+            self._confirming.pop(confirmed, None)
 
     async def agreed_start(self) -> None:
         """Wait until it is known what was agreed on before this node started."""
@@ -252,6 +274,10 @@ class Quorum:
                 self.image = self.image.apply_all(records)
                 self._on_commit(records)
             self._answer(entry)
+        for readable in ready.readable:
+            _settle(readable.token)
+        for token in ready.lost_reads:
+            _settle(token, self._not_controller())
         if ready.committed:  # the first commit of a term tells what all before it had decided
             self._agreed_once.set()
             self._wake_waiting()
@@ -269,31 +295,34 @@ class Quorum:
             return
         self._waiting = [waiting for waiting in self._waiting if waiting.end > entry.end]
         for waiting in due:
-            if waiting.agreed.done():
-                continue  # whoever asked has gone
-            if waiting.term == entry.term:
-                waiting.agreed.set_result(None)
-            else:
-                waiting.agreed.set_exception(self._not_controller())
+            _settle(waiting.agreed, None if waiting.term == entry.term else self._not_controller())
 
     def _lose_leadership(self) -> None:
         self._pending_term = None
         waiting, self._waiting = self._waiting, []
         for one in waiting:
-            if not one.agreed.done():
-                one.agreed.set_exception(self._not_controller())
+            _settle(one.agreed, self._not_controller())
 
     def _give_up(self, failure: Exception) -> None:
         """Nothing will be agreed on any more: nobody may wait for it, a starting node least of all."""
         self._failure = failure
         self._agreed_once.set()
         self._wake_waiting()
-        for waiting in self._waiting:
-            if not waiting.agreed.done():
-                waiting.agreed.set_exception(failure)
+        for future in (*(waiting.agreed for waiting in self._waiting), *self._confirming):
+            _settle(future, failure)
 
     def _now_ms(self) -> int:
         return int(self._world.clock.monotonic_s() * 1000)
+
+
+def _settle(future: object, error: Exception | None = None) -> None:
+    assert isinstance(future, asyncio.Future)
+    if future.done():
+        return  # whoever asked has gone
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 def _nobody(letter: Letter) -> None:

@@ -47,6 +47,8 @@ class Followers:
     ) -> None:
         """A follower asks for what follows `written`, and says how much of it is on its disk. Our log ends at `end`."""
         follower = self._known.get(node_id)
+        if follower is not None and broker_epoch < follower.broker_epoch:
+            return  # a life that is over: its fetch was long on the way
         if follower is None or follower.broker_epoch not in {-1, broker_epoch}:
             follower = self._known[node_id] = Follower(broker_epoch)
         follower.broker_epoch = broker_epoch

@@ -156,8 +156,9 @@ class Replica:
 
     def proposal_ended(self, *, is_refused: bool) -> None:
         """The controller has not agreed, or it is not known whether it has: then whoever was to enter still counts."""
-        assert self._proposed is not None or not self._leads
-        self._in_doubt = () if is_refused else (*self._in_doubt, *(self._proposed or ()))
+        if self._proposed is None:
+            return  # the partition has changed meanwhile, and with it everything that was asked for is decided
+        self._in_doubt = () if is_refused else (*self._in_doubt, *self._proposed)
         self._proposed = None
         self._review_in_sync()
 

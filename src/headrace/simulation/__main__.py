@@ -56,7 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--start", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the seeds")
     parser.add_argument("--nodes", type=int, default=1, help="of the cluster")
-    parser.add_argument("--trouble", type=float, metavar="SECONDS", help="of virtual time with faults; else by the seed")
+    parser.add_argument(
+        "--trouble", type=float, metavar="SECONDS", help="of virtual time with faults; else by the seed"
+    )
     options = parser.parse_args(arguments)
     seeds = range(options.start, options.start + options.seeds)
     totals = Totals()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 PEACE_MAX_S = 380.0  # virtual; a run that takes longer after its last fault hangs somewhere
 TROUBLE_S = (4.0, 20.0)
-CLUSTER_TROUBLE_S = (10.0, 40.0)  # a failover takes a few seconds, and several are to happen
+CLUSTER_TROUBLE_S = (8.0, 25.0)  # a failover takes a few seconds, and several are to happen
 WHOLE_WITHIN_S = 30.0  # after the last fault: an election, what was missed, and then everybody is in sync again
 WHOLE_STEP_S = 0.2
 CALM_S = 3.0  # after the last fault, for a node that was down to come back before anything is asked of it
@@ -84,7 +84,7 @@ def run_scenario(
     node_count: int = 1,
     trouble_s: float | None = None,
 ) -> Report:
-    """`kinds` of faults and `works` of clients, by name, and for how long there are faults; None lets the seed choose."""
+    """`kinds` of faults and `works` of clients, by name; for how long there are faults. None lets the seed choose."""
     limit_s = PEACE_MAX_S + (max(*TROUBLE_S, *CLUSTER_TROUBLE_S) if trouble_s is None else trouble_s)
     universe = Universe(seed, limit_s=limit_s, weather=_draw_weather(Universe(seed).random("weather")))
     works = _draw_works(universe.random("works")) if works is None else works
@@ -241,7 +241,7 @@ class _Scenario:
         """Every replica of every partition is in sync again, and every node knows it, before long."""
         now_s = self.cluster.universe.loop.time
         deadline_s = now_s() + WHOLE_WITHIN_S
-        while (missing := self._missing_replicas()) and now_s() < deadline_s:
+        while (missing := self._missing_replicas()) and now_s() < deadline_s:  # noqa: ASYNC110 - many nodes are asked
             await asyncio.sleep(WHOLE_STEP_S)
         for partition, detail in missing:
             self.history.report(Kind.STUCK, partition, -1, f"{detail}, {WHOLE_WITHIN_S:g} s after the last fault")

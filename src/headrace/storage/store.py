@@ -219,8 +219,11 @@ class LogStore:
         except OSError as error:
             raise DiskFailure(f"the disk refused to remove {directory}: {error}") from error
 
-    async def truncate(self, log: PartitionLog, offset: int) -> None:
-        """Cut the end off a log. Its recovery point goes down first: what is written there later is not yet safe."""
+    async def truncate(self, log: PartitionLog, offset: int, on_cut: Callable[[], None] | None = None) -> None:
+        """Cut the end off a log. Its recovery point goes down first: what is written there later is not yet safe.
+
+        Nothing may be written to the log until this returns. `on_cut` is called in the moment that it ends elsewhere.
+        """
         async with self._checkpointing:
             end_offset = log.end_if_cut(offset)
             if self._recovery_points.get(log.log_id, 0) > end_offset:
@@ -229,6 +232,8 @@ class LogStore:
                     raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be truncated safely")
                 self._recovery_points = lowered
             log.truncate(offset)
+            if on_cut is not None:
+                on_cut()
             await self._store_starts()
             await self.world.threads.run(log.sync_cut, lane=LANE)
 
