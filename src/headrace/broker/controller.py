@@ -96,7 +96,7 @@ class Controller:
             if applied_end < self._quorum.raft.log.commit_end and not self._is_near(applied_end):
                 return False
             await self._quorum.submit(lambda image: unfence_node(image, node_id, broker_epoch))
-        # Nobody has taken over before this moment, so nobody fences the node before the session that begins now is over.
+        # Nobody had taken over before this moment, so nobody fences the node before a session that begins now is over.
         await self._quorum.confirm_leadership()
         if not self._is_in_charge():
             raise _not_controller()

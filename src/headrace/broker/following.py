@@ -127,10 +127,12 @@ class Following:
         """At start: serve everything in the image. Data of deleted topics goes; what nobody knows is set aside."""
         image = self._image()
         for log_id in self._store.log_ids():
+            if image.partition(*log_id) is not None:
+                continue  # also if our log says that it was deleted: that need not be agreed on
             if log_id.topic_id in deleted_topics:
                 log.info("removing %s, which belongs to a deleted topic", log_id)
                 await self._store.delete(log_id)
-            elif image.partition(*log_id) is None:
+            else:
                 place = await self._store.set_aside(log_id)
                 log.warning("no topic is known for %s; its data is kept in %s and not served", log_id, place)
         await self._prepare(

@@ -195,8 +195,10 @@ class Quorum:
         return Refusal(ErrorCode.NOT_CONTROLLER, f"node {self._me.node_id} is not the controller; {where}")
 
     async def applied_up_to(self, end: Offset) -> None:
-        """Wait until the image holds everything before `end`."""
-        while self.applied_end < end and self._failure is None:
+        """Wait until the image holds everything before `end`. DiskFailure if it never will."""
+        while self.applied_end < end:
+            if self._failure is not None:
+                raise self._failure
             self._advanced = self._advanced or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._advanced)
 
@@ -278,7 +280,7 @@ class Quorum:
             _settle(readable.token)
         for token in ready.lost_reads:
             _settle(token, self._not_controller())
-        if ready.committed:  # the first commit of a term tells what all before it had decided
+        if ready.committed or ready.installed is not None:  # the first commit of a term tells of all before it
             self._agreed_once.set()
             self._wake_waiting()
         if ready.role is not Role.LEADER:

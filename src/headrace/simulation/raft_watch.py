@@ -1,5 +1,7 @@
-"""What must hold of the metadata log, between any two turns of the loop: one leader and one vote of each node in a term,
-logs that agree wherever they share an entry, a past that nobody changes, and one image for each place in it.
+"""What must hold of the metadata log between any two turns of the loop.
+
+One leader, and one vote of each node, in a term; logs that agree wherever they share an entry; a past that nobody
+changes; and one image for each place in it.
 
 What a node only believes may be forgotten in a crash. So a vote counts here once it has left the node.
 """
@@ -24,19 +26,11 @@ if TYPE_CHECKING:
     from headrace.raft.node import RaftNode
     from headrace.simulation.cluster import NodeProcess
     from headrace.simulation.history import History
-    from headrace.simulation.life import Life
 
 
-class _Standing(NamedTuple):
-    """If nothing of this has changed, there is nothing new to see."""
-
-    life: Life
-    role: Role
-    term: Term
-    end: Offset
-    last_term: Term
-    commit_end: Offset
-    is_applied: bool
+_Standing = tuple["RaftNode", "Role", "Term", "Offset", "Term", "Offset", "Offset"]
+"""Role, term, end and last term of the log, what is decided and what is applied: if none of them has changed, there is
+nothing new to see."""
 
 
 class _Content(NamedTuple):
@@ -78,21 +72,18 @@ class RaftWatch:
         if self._overheard.get(node_id) is not quorum:
             self._overhear(quorum)
             self._overheard[node_id] = quorum
-        log = raft.log
-        is_applied = quorum.applied_end == log.commit_end
-        standing = _Standing(
-            process.host.life, raft.role, raft.term, log.end, log.last_term, log.commit_end, is_applied
-        )
+        log, applied_end = raft.log, quorum.applied_end
+        standing = (raft, raft.role, raft.term, log.end, log.last_term, log.commit_end, applied_end)
         before = self._standings.get(node_id)
         if standing == before:
             return
         self._standings[node_id] = standing
         if raft.role is Role.LEADER:
             self._check_leader(node_id, raft.term)
-        has_lived_on = before is not None and before.life is standing.life
-        self._check_entries(node_id, raft, before.commit_end if before is not None and has_lived_on else log.start)
-        if is_applied and log.commit_end > 0:
-            self._check_image(node_id, log.commit_end, quorum.image)
+        checked_end = before[5] if before is not None and before[0] is raft else log.start
+        self._check_entries(node_id, raft, checked_end)
+        if applied_end > 0:
+            self._check_image(node_id, applied_end, quorum.image)
 
     # Elections
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 PEACE_MAX_S = 380.0  # virtual; a run that takes longer after its last fault hangs somewhere
 TROUBLE_S = (4.0, 20.0)
-CLUSTER_TROUBLE_S = (8.0, 25.0)  # a failover takes a few seconds, and several are to happen
+CLUSTER_TROUBLE_S = (10.0, 40.0)  # a failover takes a few seconds, and several are to happen
 WHOLE_WITHIN_S = 30.0  # after the last fault: an election, what was missed, and then everybody is in sync again
 WHOLE_STEP_S = 0.2
 CALM_S = 3.0  # after the last fault, for a node that was down to come back before anything is asked of it

@@ -311,3 +311,35 @@ def test_a_follower_that_went_another_way_is_cut() -> None:
     assert (replica.written, replica.flushed, replica.high_watermark) == (5, 5, 3)
     replica.on_restarted_at(Offset(40))
     assert (replica.written, replica.flushed, replica.high_watermark) == (40, 40, 40)
+
+
+def test_a_wish_that_a_change_has_overtaken_ends_quietly() -> None:
+    replica = leader_with(10, ME, SECOND)
+    replica.propose_in_sync(ALL)
+    replica.set_in_sync([ME])
+    replica.proposal_ended(is_refused=False)
+    assert replica.on_flushed(Offset(10)) == 10, "nobody is in doubt: the change came after whatever was asked for"
+
+
+def test_a_fetch_of_a_life_that_is_over_says_nothing() -> None:
+    replica = leader_with(10, ME, SECOND)
+    assert fetched(replica, SECOND, 3, now_ms=0, life=2) == 3
+    assert fetched(replica, SECOND, 9, now_ms=1, life=1) == 3
+    assert replica.broker_epoch_of(SECOND) == 2
+
+
+def test_what_became_safe_without_a_lease_counts_once_it_is_renewed() -> None:
+    replica = leader(ME)
+    replica.set_leased(is_leased=False)
+    replica.on_written(Offset(10))
+    assert replica.on_flushed(Offset(10)) == 0
+    assert replica.set_leased(is_leased=True) == 10
+
+
+def test_records_are_deleted_once_all_in_sync_say_so() -> None:
+    replica = leader_with(10, ME, SECOND)
+    assert not replica.begins_everywhere_at(Offset(5))
+    replica.on_follower_fetched(SECOND, 1, Offset(10), Offset(10), 0, log_start=Offset(4))
+    assert not replica.begins_everywhere_at(Offset(5))
+    replica.on_follower_fetched(SECOND, 1, Offset(10), Offset(10), 0, log_start=Offset(5))
+    assert replica.begins_everywhere_at(Offset(5))
