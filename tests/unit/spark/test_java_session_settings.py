@@ -1,0 +1,84 @@
+"""What a session takes from us, and what the user has decided already."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from typing import TYPE_CHECKING
+
+from headrace_spark.session import default_settings, is_submitted, prepare_environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_local_session_is_quiet_and_keeps_to_this_machine() -> None:
+    settings = default_settings({}, "local[*]", {})
+
+    assert settings["spark.ui.enabled"] == "false"
+    assert settings["spark.ui.showConsoleProgress"] == "false"
+    assert settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "log4j2.properties" in settings["spark.driver.extraJavaOptions"]
+
+
+def test_a_remote_master_must_be_able_to_reach_the_driver() -> None:
+    settings = default_settings({}, "spark://host:7077", {})
+
+    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.ui.enabled"} & set(settings)
+
+
+def test_what_was_decided_elsewhere_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("# the site's\nspark.driver.host   here\n")
+    (tmp_path / "log4j2.properties").write_text("rootLogger.level = info\n")
+    environ = {
+        "SPARK_CONF_DIR": str(tmp_path),
+        "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=true pyspark-shell",
+    }
+
+    settings = default_settings(environ, "local[2]", {"spark.driver.bindAddress": "0.0.0.0"})
+
+    assert settings == {"spark.ui.showConsoleProgress": "false"}
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--master=spark://host:7077 pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--conf spark.master=yarn pyspark-shell"},
+        {"PYSPARK_GATEWAY_PORT": "1234"},
+    ],
+)
+def test_a_submitted_program_has_its_master(environ: dict[str, str]) -> None:
+    assert is_submitted(environ)
+
+
+def test_submit_arguments_without_a_master_leave_it_to_the_caller() -> None:
+    assert not is_submitted({"PYSPARK_SUBMIT_ARGS": "--conf spark.driver.memory=2g pyspark-shell"})
+
+
+@pytest.mark.parametrize(
+    ("master", "python"),
+    [("local[2]", sys.executable), ("local-cluster[2,1,1024]", sys.executable), ("spark://host:7077", None)],
+)
+def test_workers_run_on_this_python_where_they_are_on_this_machine(
+    master: str, python: str | None, tmp_path: Path
+) -> None:
+    environ = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+
+    prepare_environment(environ, master)
+
+    assert environ.get("PYSPARK_PYTHON") == python
+    assert "JAVA_HOME" in environ
+
+
+def test_a_chosen_python_stays() -> None:
+    environ = {"PYSPARK_PYTHON": "/opt/python", "PYSPARK_GATEWAY_PORT": "1234"}
+
+    prepare_environment(environ, "local[2]")
+
+    assert environ == {"PYSPARK_PYTHON": "/opt/python", "PYSPARK_GATEWAY_PORT": "1234"}
