@@ -1,0 +1,96 @@
+"""What voters say to each other. Every message says from whom, and in which term it was said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.model.names import NodeId, Offset
+    from headrace.raft.log import Entry, Snapshot, Term
+    from headrace.raft.membership import Replica
+
+
+@dataclass(frozen=True, slots=True)
+class RequestVote:
+    """Asks for a vote in `term`. A rehearsal only asks whether it would be given: nobody's term changes by it."""
+
+    source: Replica
+    term: Term
+    last_term: Term
+    end: Offset
+    is_rehearsal: bool
+    is_appointed: bool = False
+    """The leader itself asked for this election; loyalty to it is no reason to refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class VoteAnswer:
+    source: Replica
+    term: Term
+    """Of the election that it answers; if refused, the answerer's own."""
+    is_granted: bool
+    is_rehearsal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AppendEntries:
+    """Entries that follow `previous_end`. Without any it is a heartbeat, which also finds out what was lost."""
+
+    source: Replica
+    term: Term
+    previous_end: Offset
+    previous_term: Term
+    entries: tuple[Entry, ...]
+    commit_end: Offset
+    session: int
+    """Which run of replication to this follower; answers of an earlier one say nothing about this one."""
+    round: int
+    """Echoed by the answer: whoever heard it knew this leader at that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendAnswer:
+    """Accepted: the logs agree up to `end`, and that is on the disk. Refused: try from a place that is in both logs."""
+
+    source: Replica
+    term: Term
+    is_accepted: bool
+    end: Offset
+    """If refused, where `hint_term` ends here."""
+    hint_term: Term
+    """If refused, the latest term here that is not later than the one asked about."""
+    asked_end: Offset
+    """Where the leader asked whether the logs agree; which of many messages was refused."""
+    session: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSnapshot:
+    """What the follower lacks is no longer in the leader's log. Answered as AppendEntries is."""
+
+    source: Replica
+    term: Term
+    snapshot: Snapshot
+    session: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """The leader wants to leave and asks a follower that has everything to stand for election at once."""
+
+    source: Replica
+    term: Term
+
+
+Message = RequestVote | VoteAnswer | AppendEntries | AppendAnswer | InstallSnapshot | TakeOver
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message and the node that it goes to."""
+
+    target: NodeId
+    message: Message

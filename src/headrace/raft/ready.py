@@ -1,0 +1,75 @@
+"""What the mind wants done.
+
+Letters may go at once: those that promise what is not saved yet are held back until `flushed` is called for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from headrace.raft.log import NO_TERM
+
+if TYPE_CHECKING:
+    from headrace.model.names import NodeId, Offset
+    from headrace.raft.log import Entry, Snapshot, Term
+    from headrace.raft.membership import Replica
+    from headrace.raft.messages import Letter
+
+
+class Role(Enum):
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """What a voter must never forget: its term, and for whom it voted in it."""
+
+    term: Term = NO_TERM
+    vote: Replica | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What must reach the disk, in this order, and after all earlier ones. `flushed` is called with it once it has.
+
+    Several may be flushed at a time. A crash may keep any first part of what was not flushed.
+    """
+
+    ballot: Ballot | None
+    snapshot: Snapshot | None
+    """Takes the place of the whole log, which is gone before anything is appended."""
+    truncate_to: Offset | None
+    """What lies behind is gone before anything is appended."""
+    entries: tuple[Entry, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return self.ballot is None and self.snapshot is None and self.truncate_to is None and not self.entries
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A read that was asked for may be answered from a state that includes everything before `end`."""
+
+    token: object
+    end: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    saving: Saving
+    letters: tuple[Letter, ...]
+    installed: Snapshot | None
+    """The state begins anew from here, before `committed` is applied."""
+    committed: tuple[Entry, ...]
+    """Decided, perhaps by others: possibly not on this node's disk yet."""
+    readable: tuple[Readable, ...]
+    lost_reads: tuple[object, ...]
+    """Reads that this node can no longer answer: another one may lead."""
+    role: Role
+    term: Term
+    leader: NodeId | None

@@ -1,0 +1,215 @@
+"""What whoever runs a RaftNode may rely on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NodeId, Offset
+from headrace.raft import leading
+from headrace.raft.followers import IN_FLIGHT_MAX
+from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot, Term
+from headrace.raft.membership import Membership, Replica, Voter
+from headrace.raft.messages import AppendAnswer, AppendEntries, InstallSnapshot, Letter, RequestVote, VoteAnswer
+from headrace.raft.node import RaftNode
+from headrace.raft.ready import Ballot, Ready, Role
+
+ME, OTHER, THIRD = Replica(NodeId(1), b"one"), Replica(NodeId(2), b"two"), Replica(NodeId(3), b"three")
+THREE = Membership((Voter(*ME), Voter(*OTHER), Voter(*THIRD)))
+
+
+def node_in(membership: Membership) -> RaftNode:
+    log = RaftLog(Snapshot(Offset(0), NO_TERM, membership, b""))
+    return RaftNode(ME, log, Ballot(), now_ms=0, chance=lambda: 0.0)
+
+
+def settle(node: RaftNode, now_ms: int) -> list[Letter]:
+    """Flush everything at once; returns what was said."""
+    letters: list[Letter] = []
+    while (ready := node.ready()) is not None:
+        letters += ready.letters
+        if not ready.saving.is_empty:
+            node.flushed(ready.saving, now_ms)
+    return letters
+
+
+def leader() -> RaftNode:
+    node = node_in(THREE)
+    node.tick(1000)
+    settle(node, 1000)
+    node.step(VoteAnswer(OTHER, Term(1), is_granted=True, is_rehearsal=True), 1000)
+    settle(node, 1000)
+    node.step(VoteAnswer(OTHER, Term(1), is_granted=True, is_rehearsal=False), 1000)
+    assert node.role is Role.LEADER
+    return node
+
+
+def accept(message: AppendEntries, source: Replica = OTHER) -> AppendAnswer:
+    end = message.entries[-1].end if message.entries else message.previous_end
+    return AppendAnswer(
+        source, message.term, True, end, message.previous_term, message.previous_end, message.session, message.round
+    )
+
+
+def appends_to(letters: list[Letter], target: Replica) -> list[AppendEntries]:
+    found = [letter.message for letter in letters if letter.target == target.node_id]
+    return [message for message in found if isinstance(message, AppendEntries)]
+
+
+def taken(node: RaftNode) -> Ready:
+    ready = node.ready()
+    assert ready is not None
+    return ready
+
+
+def test_a_vote_waits_for_its_saving_and_for_all_before_it() -> None:
+    node = node_in(THREE)
+    request = RequestVote(OTHER, Term(1), NO_TERM, Offset(0), is_rehearsal=False)
+    node.step(request, 0)
+    first = taken(node)
+    assert first.saving.ballot == Ballot(Term(1), OTHER)
+    assert not first.letters
+
+    node.step(request, 0)  # the same again, while the disk is busy
+    assert node.ready() is None, "its answer promises what is not saved yet"
+
+    node.flushed(first.saving, 0)
+    answers = [letter.message for letter in taken(node).letters]
+    assert [isinstance(answer, VoteAnswer) and answer.is_granted for answer in answers] == [True, True]
+
+
+def test_savings_are_flushed_in_order() -> None:
+    node = leader()
+    first = taken(node).saving
+    node.propose(b"x")
+    second = taken(node).saving
+    with pytest.raises(AssertionError, match="in the order"):
+        node.flushed(second, 1000)
+    assert first != second
+
+
+def test_a_leader_that_resigns_says_so_though_nothing_is_to_be_sent() -> None:
+    node = leader()
+    settle(node, 1000)
+    node.tick(1000 + 2001)
+    ready = taken(node)
+    assert (ready.role, ready.term, ready.leader) == (Role.FOLLOWER, 1, None)
+    assert node.ready() is None
+
+
+def test_a_read_that_was_confirmed_is_answered_though_the_leadership_ends_in_the_same_step() -> None:
+    node = leader()
+    probes = settle(node, 1000)
+    for follower in (OTHER, THIRD):
+        node.step(accept(appends_to(probes, follower)[-1], follower), 1000)
+    settle(node, 1000)
+    node.change_membership(THREE.without(ME.node_id), 1000)
+    settle(node, 1000)
+    node.read("token")
+    beats = settle(node, 1000)
+    for follower in (OTHER, THIRD):
+        assert node.role is Role.LEADER
+        node.step(accept(appends_to(beats, follower)[-1], follower), 1000)
+    assert node.role is Role.FOLLOWER, "voted out"
+    ready = taken(node)
+    assert [readable.token for readable in ready.readable] == ["token"]
+    assert not ready.lost_reads
+
+
+def test_a_full_window_opens_again_when_only_the_last_answer_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leading, "MESSAGE_BYTES", 1)
+    node = leader()
+    node.step(accept(appends_to(settle(node, 1000), OTHER)[-1]), 1000)
+    settle(node, 1000)
+    for _ in range(IN_FLIGHT_MAX + 5):
+        node.propose(b"x")
+    sent = appends_to(settle(node, 1000), OTHER)
+    assert len(sent) == IN_FLIGHT_MAX
+    node.step(accept(sent[-1]), 1000)
+    assert len([message for message in appends_to(settle(node, 1000), OTHER) if message.entries]) == 5
+
+
+def test_many_refusals_after_one_lost_message_cause_one_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leading, "MESSAGE_BYTES", 1)
+    node = leader()
+    node.step(accept(appends_to(settle(node, 1000), OTHER)[-1]), 1000)
+    settle(node, 1000)
+    for _ in range(4):
+        node.propose(b"x")
+    sent = appends_to(settle(node, 1000), OTHER)
+    for message in sent[1:]:
+        refusal = replace(accept(message), is_accepted=False, end=sent[0].previous_end)
+        node.step(refusal, 1000)
+    repeated = [message for message in appends_to(settle(node, 1000), OTHER) if message.entries]
+    assert [message.previous_end for message in repeated] == [sent[0].previous_end]
+
+
+def test_answers_of_an_earlier_session_count_for_nothing() -> None:
+    node = leader()
+    probe = appends_to(settle(node, 1000), OTHER)[-1]
+    answer = accept(probe)
+    node.step(replace(answer, end=Offset(0)), 1000)
+    assert node.leadership is not None
+    node.step(replace(answer, source=Replica(OTHER.node_id, b"another disk")), 1000)
+    node.step(answer, 1000)  # the first disk's word, late
+    assert node.leadership.followers[OTHER.node_id].match_end == 0
+    assert node.log.commit_end == 0
+
+
+def test_what_a_late_snapshot_would_replace_is_kept_if_it_goes_on_from_there() -> None:
+    node = node_in(THREE)
+    entries = tuple(
+        Entry(Term(1), Offset(place), Offset(place + 1), payload) for place, payload in enumerate([b"a", b"b", b"c"])
+    )
+    node.step(AppendEntries(OTHER, Term(1), Offset(0), NO_TERM, entries, Offset(0), 1, 1), 0)
+    settle(node, 0)
+    node.step(InstallSnapshot(OTHER, Term(1), Snapshot(Offset(2), Term(1), THREE, b""), 1, 2), 0)
+    ready = taken(node)
+    assert ready.installed is None
+    assert [entry.payload for entry in ready.committed] == [b"a", b"b"]
+    assert node.log.end == 3, "the third was promised to the leader"
+
+
+def test_a_snapshot_of_our_own_that_comes_too_late_is_passed_over() -> None:
+    node = node_in(THREE)
+    installed = Snapshot(Offset(9), Term(1), THREE, b"")
+    node.step(InstallSnapshot(OTHER, Term(1), installed, 1, 1), 0)
+    settle(node, 0)
+    node.compact(Snapshot(Offset(5), Term(1), THREE, b""), Offset(5))
+    assert node.log.snapshot == installed
+
+
+def refused_change(node: RaftNode, membership: Membership) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        node.change_membership(membership, 1000)
+    return caught.value
+
+
+def test_membership_changes_only_when_it_is_safe() -> None:
+    node = leader()
+    letters = settle(node, 1000)
+    assert refused_change(node, THREE).code is ErrorCode.REASSIGNMENT_IN_PROGRESS  # nothing of this term is decided
+    node.step(accept(appends_to(letters, OTHER)[-1]), 1000)
+    settle(node, 1000)
+    assert "one at a time" in refused_change(node, Membership((Voter(*ME),))).message
+    assert "one at a time" in refused_change(node, Membership()).message
+    four = THREE.with_voter(Replica(NodeId(4), b"four"))
+    assert "learner" in refused_change(node, four).message
+
+
+def test_what_would_leave_too_few_that_answer_is_refused() -> None:
+    node = leader()
+    letters = settle(node, 1000)
+    node.step(accept(appends_to(letters, OTHER)[-1]), 3500)
+    with pytest.raises(Refusal, match="too few"):
+        node.change_membership(THREE.without(OTHER.node_id), 3500)
+
+
+def test_handing_over_to_itself_changes_nothing() -> None:
+    node = leader()
+    node.hand_over(ME.node_id, 1000)
+    node.propose(b"x")
+    with pytest.raises(Refusal, match="no voter"):
+        node.hand_over(NodeId(9), 1000)
