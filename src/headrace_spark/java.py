@@ -7,22 +7,22 @@ whose `bin/java` is a few lines of shell that drop the request. Workers inherit 
 
 from __future__ import annotations
 
-import atexit
-import hashlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace_spark.shims import write_shim
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+JAVA_SHIM = "java"
 VERSION_MIN = 17  # Spark 4.3 is built for 17, 21 and 25; those between work too
 ANSWER_TIMEOUT_S = 30.0  # a Java says its version in a tenth of a second; on a machine that swaps, in a few
 VECTOR_MODULE_FLAG = "--add-modules=jdk.incubator.vector"
@@ -125,54 +125,11 @@ def parse_version(answer: str) -> int | None:
 
 
 def _shim_home(program: Path, environ: Mapping[str, str]) -> Path:
-    """A JAVA_HOME for this Java without the vector module.
-
-    It lies in the user's cache, under a name made of its content: processes that start together write the same thing,
-    and a new Java gets a new shim. Where the cache cannot be written, or nothing in it may be run, a temporary
-    directory serves for the life of this process.
-    """
-    text = _shim_text(program.resolve())
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    with suppress(OSError):
-        home = _cache_directory(environ) / "headrace" / "java" / name
-        if _write_shim(home, text):
-            return home
-    home = Path(tempfile.mkdtemp(prefix="headrace-java-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
-    if not _write_shim(home, text):
-        raise JavaUnsuitable(f"nothing may be run from {home.parent}: set TMPDIR to a directory where programs may run")
-    return home
-
-
-def _cache_directory(environ: Mapping[str, str]) -> Path:
-    given = environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(given):  # the standard says that a relative one does not count
-        return Path(given)
-    return Path(environ.get("HOME") or os.path.expanduser("~")) / ".cache"
-
-
-def _write_shim(home: Path, text: str) -> bool:
-    """Whether it can be run from there."""
-    shim = home / "bin" / "java"
-    if not _holds(shim, text):
-        shim.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=shim.parent, prefix=".java-")
-        try:
-            with os.fdopen(descriptor, "w") as file:
-                file.write(text)
-            os.chmod(temporary, 0o700)
-            os.replace(temporary, shim)
-        except OSError:
-            os.unlink(temporary)
-            raise
-    return os.access(shim, os.X_OK)
-
-
-def _holds(shim: Path, text: str) -> bool:
-    try:
-        return shim.read_text() == text and os.access(shim, os.X_OK)
-    except (OSError, UnicodeDecodeError):
-        return False
+    """A JAVA_HOME for this Java without the vector module."""
+    shim = write_shim(JAVA_SHIM, _shim_text(program.resolve()), environ)
+    if shim is None:
+        raise JavaUnsuitable(f"nothing may be run from {tempfile.gettempdir()}: set TMPDIR to where programs may run")
+    return shim.parent.parent
 
 
 def _shim_text(program: Path) -> str:

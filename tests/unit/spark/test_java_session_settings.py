@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -61,19 +62,29 @@ def test_submit_arguments_without_a_master_leave_it_to_the_caller() -> None:
     assert not is_submitted({"PYSPARK_SUBMIT_ARGS": "--conf spark.driver.memory=2g pyspark-shell"})
 
 
-@pytest.mark.parametrize(
-    ("master", "python"),
-    [("local[2]", sys.executable), ("local-cluster[2,1,1024]", sys.executable), ("spark://host:7077", None)],
-)
-def test_workers_run_on_this_python_where_they_are_on_this_machine(
-    master: str, python: str | None, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_workers_on_this_machine_run_on_this_python_with_the_installed_pyspark(master: str, tmp_path: Path) -> None:
     environ = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
 
     prepare_environment(environ, master)
 
-    assert environ.get("PYSPARK_PYTHON") == python
+    said = subprocess.run(
+        [environ["PYSPARK_PYTHON"], "-c", "import sys, os; print(sys.prefix, os.environ['PYTHONPATH'])"],
+        env={"PYTHONPATH": "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10-src.zip:/one's own:/a.zip"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == f"{sys.prefix} /one's own:/a.zip"
     assert "JAVA_HOME" in environ
+
+
+def test_workers_elsewhere_have_a_python_of_their_own(tmp_path: Path) -> None:
+    environ = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+
+    prepare_environment(environ, "spark://host:7077")
+
+    assert "PYSPARK_PYTHON" not in environ
 
 
 def test_a_chosen_python_stays() -> None:
