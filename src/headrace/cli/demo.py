@@ -146,7 +146,8 @@ def _node(home: Path) -> Iterator[str]:
 
 
 def _show(step: Step, home: Path, address: str) -> None:
-    talk(f"\n# {step.reason}\n$ {step.line}")
+    talk(f"\n# {step.reason}")
+    click.secho(f"$ {step.line}", bold=True, err=True)
     with (home / step.stdin if step.stdin else Path(os.devnull)).open("rb") as stdin:
         ended = subprocess.run(  # noqa: S603 - our own command
             [*_headrace(), *step.arguments],
