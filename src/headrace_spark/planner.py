@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     AllBounds = dict[TopicPartition, Bounds]
 
+OWN_TOPICS = ("__spark-staging-", "__headrace_")
+
 
 class Planner:
     """Lives as long as its query, and so does its connection. `close` it."""
@@ -107,7 +109,7 @@ class Planner:
                 view = await self._cluster.survey()
                 is_chosen = re.compile(pattern).fullmatch
                 return _partitions(
-                    {name: topic for name, topic in view.topics.items() if is_chosen(name) and not topic.is_internal}
+                    {name: topic for name, topic in view.topics.items() if is_chosen(name) and not _is_internal(topic)}
                 )
             case Assign(partitions):
                 found = await self._find_topics({name.topic for name in partitions})
@@ -240,3 +242,8 @@ def _check_complete(suffix: str, given: Offsets, bounds: AllBounds, *, is_start:
         )
     if unknown := sorted(given.keys() - bounds.keys()):
         raise ValueError(f"option '{option}' names {', '.join(map(str, unknown))}, which does not exist or is not read")
+
+
+def _is_internal(topic: Topic) -> bool:
+    """The brokers' own, and those in which sinks and pipelines keep their state: nobody means them by a pattern."""
+    return topic.is_internal or topic.name.startswith(OWN_TOPICS)

@@ -24,7 +24,8 @@ VERDICT = f"{OWN_PREFIX}verdict"
 """dead-letter, drop or fail; null: the record is good."""
 REASON = f"{OWN_PREFIX}reason"
 
-_FAILURE = re.compile(r"pipeline stopped: .*?(?= SQLSTATE: |\n|$)")
+# Behind the mark of a raised error: Spark shows the plan of any query that failed, and there the words are, too.
+_FAILURE = re.compile(r"(?<=\[USER_RAISED_EXCEPTION\] )pipeline stopped: .*?(?= SQLSTATE: |\n|$)")
 
 
 def judged(decoded: DataFrame, source: SourceSpec, expectations: Sequence[Expectation]) -> DataFrame:

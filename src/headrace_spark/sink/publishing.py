@@ -77,6 +77,10 @@ class Publisher:
     async def publish(self) -> bool:
         """False if it was published before, by this driver or another; then nothing is written."""
         await ensure_staging_topic(self._cluster, self._staging_topic)  # a group's offset needs its topic
+        # Before the id is taken over: a driver that is late must not fence the one that is at work.
+        if await self._is_published(require_stable=False):
+            _log.info("%s was published before; nothing is written", self._what)
+            return False
         patience = Patience(self._cluster, self._cluster.settings.retry_for_s)
         while True:
             await self._begin()
@@ -124,24 +128,28 @@ class Publisher:
             ) from refusal
 
     async def _publish_once(self) -> bool:
-        version = self._publication.version
-        committed = await fetch_offsets(
-            self._group_coordinator, self._group.group_id, [self._progress], require_stable=True
-        )
-        if self._progress in committed and committed[self._progress].offset > version:
+        if await self._is_published(require_stable=True):
             self._transactions.begin_commit()
             await self._transactions.commit()  # of nothing: no request is sent
-            if self._publication.is_stream:
-                self._check_is_last(committed[self._progress].offset)
             return False
         await self._relay()
-        await self._transactions.send_offsets({self._progress: version + 1}, self._group)
+        await self._transactions.send_offsets({self._progress: self._publication.version + 1}, self._group)
         self._transactions.begin_commit()
         await self._transactions.commit()
         return True
 
+    async def _is_published(self, *, require_stable: bool) -> bool:
+        """The number only grows, so a yes is always true. A no is, too, if it is stable and the id is ours."""
+        committed = await fetch_offsets(
+            self._group_coordinator, self._group.group_id, [self._progress], require_stable=require_stable
+        )
+        if self._progress not in committed or committed[self._progress].offset <= self._publication.version:
+            return False
+        self._check_is_last(committed[self._progress].offset)
+        return True
+
     def _check_is_last(self, next_version: int) -> None:
-        if next_version > self._publication.version + 1:
+        if self._publication.is_stream and next_version > self._publication.version + 1:
             raise StaleBatch(
                 f"batch {self._publication.version} is to be written, but {self._publication.transactional_id!r} has "
                 f"published all up to {next_version - 1}. Either another run of the query goes on from the same "

@@ -20,6 +20,13 @@ PYTHON_STACK = """Traceback (most recent call last):
     run()
     ^^^^^
 """
+PLAN = """
+=== Streaming Query ===
+Current State: ACTIVE
+Logical Plan:
+~Filter CASE WHEN (verdict#13 = fail) THEN cast(raise_error(USER_RAISED_EXCEPTION, map(errorMessage, \
+concat(pipeline stopped: the record of , format_string(%s-%d at offset %d, _topic#3), : , reason#14))) ELSE true END
+"""
 RECORD_FAILED = "pipeline stopped: orders-0@7: expectation 'x' is broken"
 JAVA_STACK = "\n\tat org.apache.spark.Whatever.run(Whatever.scala:1)\n\nDriver stacktrace:\n\tat more"
 
@@ -37,6 +44,10 @@ JAVA_STACK = "\n\tat org.apache.spark.Whatever.run(Whatever.scala:1)\n\nDriver s
         ),
         (f"{QUERY_FAILED}the disk is full{JAVA_STACK}", "the disk is full"),
         (
+            f"{QUERY_FAILED}Python worker failed to connect back. SQLSTATE: X{PLAN}",
+            "Python worker failed to connect back",
+        ),
+        (
             f"{TASK_FAILED}a.b.SparkRuntimeException: [USER_RAISED_EXCEPTION] {RECORD_FAILED} SQLSTATE: P1{JAVA_STACK}",
             RECORD_FAILED,
         ),
@@ -51,6 +62,7 @@ def test_the_cause_is_dug_out_of_what_spark_says(text: str, cause: str) -> None:
     [
         (ClusterUnreachable("no node answers"), False),
         (PySparkException("the disk is full"), False),
+        (PySparkException(f"{QUERY_FAILED}Python worker failed to connect back. SQLSTATE: X{PLAN}"), False),
         (AnalysisException("[UNRESOLVED_COLUMN] no column x"), True),
         (PySparkException("[USER_RAISED_EXCEPTION] pipeline stopped: orders-0@7: undecodable"), True),
         (SparkGone(), True),

@@ -179,6 +179,23 @@ async def test_a_zombie_that_comes_late_is_told_so_and_disturbs_nobody(broker: B
     assert await seen(broker, topic) == [b"0", b"1", b"2", b"3"]
 
 
+async def test_a_zombie_that_comes_late_does_not_fence_the_driver_at_work(broker: Broker, topic: str) -> None:
+    old = await output_of(broker, topic, [b"once"])
+    network = FaultyNetwork()
+    async with network.cluster(broker.bootstrap_servers) as living, system_cluster(broker.bootstrap_servers) as cluster:
+        for version in range(2):
+            assert await publish(living, topic, version, await output_of(broker, topic, [b"%d" % version]))
+        network.fates[EndTxnRequest.API_KEY] = [Fate.HOLD]
+        at_work = asyncio.create_task(publish(living, topic, 2, await output_of(broker, topic, [b"2"])))
+        await network.is_held.wait()
+        with pytest.raises(StaleBatch, match=r"batch 0 is to be written, but .* has published all up to 1"):
+            await publish(cluster, topic, 0, old)
+        assert not await publish(cluster, topic, 1, old)
+        network.release()
+        assert await at_work
+    assert await seen(broker, topic) == [b"0", b"1", b"2"]
+
+
 async def test_an_application_may_repeat_any_version(broker: Broker, topic: str) -> None:
     async with system_cluster(broker.bootstrap_servers) as cluster:
         outcomes = [
