@@ -82,8 +82,8 @@ def test_a_pipeline_runs_is_looked_at_and_stopped_from_elsewhere(broker: Broker,
         assert f"is running already, as process {running.pid} on" in second.talk
         assert "--take-over" in second.talk
 
-        (listed,) = json.loads(call(address, "pipeline", "list", "--format", "json").out)
-        assert (listed["name"], listed["state"], listed["is_alive"]) == ("shout", "running", True)
+        listed = {it["name"]: it for it in json.loads(call(address, "pipeline", "list", "--format", "json").out)}
+        assert (listed["shout"]["state"], listed["shout"]["is_alive"]) == ("running", True)
         status = call(address, "pipeline", "status", "shout")
         assert (status.code, "topic-shout-shouts" in status.out) == (0, True)
 
