@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("spark")
 
 ROWS_PER_FILE = 500
+FIRST_WRITTEN_S = 1_700_000_000
 
 
 def write_input(folder: Path, number: int, width: int = 10) -> list[bytes]:
     """One more file of rows for a stream to find. Returns the values."""
     folder.mkdir(exist_ok=True)
     values = [f"{number}/{row}".ljust(width, ".") for row in range(ROWS_PER_FILE)]
-    (folder / f"{number:04}.txt").write_text("\n".join(values) + "\n")
+    file = folder / f"{number:04}.txt"
+    file.write_text("\n".join(values) + "\n")
+    os.utime(file, (FIRST_WRITTEN_S + number, FIRST_WRITTEN_S + number))  # a stream takes files by their times
     return [value.encode() for value in values]
 
 
