@@ -31,7 +31,8 @@ class LossPolicy(NamedTuple):
         if self.is_fatal:
             raise DataLoss(
                 f"{what}. Records expired, or the topic was deleted, before they were read. "
-                "To skip what is gone and go on, set the option 'failOnDataLoss' to 'false'"
+                "To skip what is gone and go on, set the option 'failOnDataLoss' to 'false' (in a pipeline's file "
+                "fail_on_data_loss = false)"
             )
         log.warning("%s; skipped, as the option 'failOnDataLoss' is 'false'", what)
 

@@ -71,6 +71,8 @@ def test_json(spark: SparkSession, tmp_path: Path) -> None:
             b'{"id": 12, "sku": "\xff"}',
             '{"id": 13',
             "null",
+            '{"id": 15, "at": 1767225600000}',
+            '{"id": 16, "amount": "NaN"}',
         ],
     )
     assert good == [
@@ -91,6 +93,8 @@ def test_json(spark: SparkSession, tmp_path: Path) -> None:
         12: "undecodable: the value is not UTF-8",
         13: "undecodable: the value is not a JSON object",
         14: "undecodable: the value is not a JSON object",
+        15: "undecodable: at: a time after the year 9999; a number counts seconds, not milliseconds",
+        16: "undecodable: amount: 'NaN' is not DOUBLE",
     }
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from headrace_spark.pipeline.batches import BatchName
 from headrace_spark.pipeline.console_sink import ROWS_MAX, ConsoleWriter
 from headrace_spark.pipeline.delta_sink import DeltaWriter
+from headrace_spark.pipeline.errors import PipelineError
 from headrace_spark.pipeline.parquet_sink import ParquetWriter
 from headrace_spark.pipeline.parts import DeltaSink, ParquetSink
 
@@ -129,6 +130,16 @@ def test_delta_in_complete_mode_holds_the_last_batch_and_learns_new_columns(
     kept = DeltaTable(tmp_path / "table").to_pyarrow_table()
     assert kept.num_rows == 5
     assert set(kept["colour"].to_pylist()) == {"green"}
+
+
+def test_delta_refuses_rows_of_another_form(spark: SparkSession, tmp_path: Path) -> None:
+    delta_writer(tmp_path / "table")(rows(spark, 0, 10), batch(0))
+    texts = rows(spark, 10, 20).withColumn("id", F.col("id").cast("string"))
+    with pytest.raises(PipelineError, match=r"table: the Delta table's column 'id' is .*long.*, .* result .*string"):
+        delta_writer(tmp_path / "table")(texts, batch(1))
+    with pytest.raises(PipelineError, match="is partitioned by nothing, and partition_by says third"):
+        delta_writer(tmp_path / "table", ["third"])(rows(spark, 10, 20), batch(1))
+    assert sorted(DeltaTable(tmp_path / "table").to_pyarrow_table()["id"].to_pylist()) == list(range(10))
 
 
 def test_the_console_shows_the_first_rows_and_how_many_more_there_are(spark: SparkSession) -> None:

@@ -267,6 +267,7 @@ def test_a_function_beside_the_file_runs_on_the_workers(spark: SparkSession, tmp
         ("1 / 0", r"the module steps fails when it is imported: ZeroDivisionError"),
         ("def nam(spark, tables): ...", r"steps has no function 'name'; did you mean 'nam'\?"),
         ("def name(spark, tables): return 5", r"steps:name returned int, not a DataFrame"),
+        ("def name(spark, tables): return tables['order']", r"orders.toml:9: steps:name fails: KeyError: 'order'"),
         (
             "def name(spark, tables): return tables['orders'].select('nothing')",
             r"steps:name does not fit the tables: .*`nothing`",

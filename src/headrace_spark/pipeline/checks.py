@@ -20,12 +20,11 @@ from headrace_spark.blocking import BlockingCluster
 from headrace_spark.pipeline.errors import PipelineError, choices_hint
 from headrace_spark.pipeline.parts import ConsoleSink, TopicSink
 from headrace_spark.pipeline.query import result_of
-from headrace_spark.pipeline.runner import DEFAULT_CONF
+from headrace_spark.pipeline.runner import started_session
 from headrace_spark.pipeline.spark_errors import quiet, said_by
 from headrace_spark.pipeline.static_tables import read_static_table
 from headrace_spark.pipeline.tables import read_sources
 from headrace_spark.pipeline.topic_sink import RAW_VALUE, records_of, value_columns
-from headrace_spark.session import start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -50,7 +49,7 @@ def session_for(pipeline: Pipeline, spark: SparkSession | None) -> Iterator[Spar
     if spark is not None:
         yield spark
         return
-    session = start_session(f"{pipeline.name} (plan)", master="local[1]", conf={**DEFAULT_CONF, **pipeline.spark_conf})
+    session = started_session(pipeline, f"{pipeline.name} (plan)", "local[1]")
     try:
         yield session
     finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampNTZType, TimestampType
 
 from headrace_spark.pipeline.avro import AvroDecoder
 from headrace_spark.pipeline.protobuf import ProtobufDecoder
@@ -28,8 +28,10 @@ _PARSED = f"{OWN_PREFIX}parsed"
 _CORRUPT = f"{OWN_PREFIX}corrupt"
 
 _TEXT_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+_JSON_OPTIONS = {**_TEXT_OPTIONS, "allowNonNumericNumbers": "false"}  # NaN is no JSON, in quotes even less
 _CSV_OPTIONS = {**_TEXT_OPTIONS, "escape": '"'}  # a quote inside quotes is doubled, as spreadsheets write it
 _JSON_SPACE = " \t\r\n"
+_YEAR_MAX = 9999  # the last that ISO 8601 can write
 _SHOWN_CHARACTERS = 40  # of a wrong field: enough to recognise it, and a reason stays a line
 
 
@@ -81,7 +83,7 @@ class JsonDecoder:
         self.columns = columns
 
     def decode(self, records: DataFrame) -> DataFrame:
-        parsed = _parsed(records, F.from_json, self.columns, _TEXT_OPTIONS)
+        parsed = _parsed(records, F.from_json, self.columns, _JSON_OPTIONS)
         as_strings = F.from_json(_text(), _all_strings(self.columns))
         is_object = F.rtrim(_text(), F.lit(_JSON_SPACE)).endswith("}")  # Spark does not mind what follows it
         problem = F.coalesce(
@@ -96,6 +98,7 @@ class JsonDecoder:
                 ),
             ),
             F.when(~is_object, "something follows the JSON object"),
+            _first_far_time(self.columns),
             _first_missing(self.columns),
         )
         return _with_row(parsed, self.columns, problem)
@@ -174,6 +177,19 @@ def _first_missing(columns: StructType) -> Column:
         if not field.nullable
     ]
     return F.coalesce(*missing) if missing else F.lit(None).cast("string")
+
+
+def _first_far_time(columns: StructType) -> Column:
+    """Spark takes a number for seconds. Milliseconds would lie so far ahead that a watermark drops all that follows."""
+    far = [
+        F.when(
+            F.year(F.col(_PARSED)[field.name]) > _YEAR_MAX,
+            f"{field.name}: a time after the year {_YEAR_MAX}; a number counts seconds, not milliseconds",
+        )
+        for field in columns
+        if isinstance(field.dataType, TimestampType | TimestampNTZType)
+    ]
+    return F.coalesce(*far) if far else F.lit(None).cast("string")
 
 
 def _all_strings(columns: StructType) -> StructType:

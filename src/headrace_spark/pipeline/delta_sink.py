@@ -9,10 +9,12 @@ finds that note. Files of attempts that died are never named; the table's own `v
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from uuid import uuid4
 
+from headrace_spark.pipeline.errors import PipelineError
 from headrace_spark.pipeline.hadoop_files import HadoopFiles
 from headrace_spark.pipeline.parquet_files import compute_only, write_parquet
 
@@ -55,7 +57,10 @@ class DeltaWriter:
 
 
 def _opened_table(table_type: Any, path: str, batch: DataFrame, partition_by: tuple[str, ...]) -> Any:
-    """The table; made if it is not there, and with columns that it lacks added."""
+    """The table; made if it is not there, and with columns that it lacks added.
+
+    Raises PipelineError if it has another form: nobody compares files with the log that names them until they are read.
+    """
     from deltalake import Schema  # noqa: PLC0415
 
     address = path.replace("s3a://", "s3://", 1)  # Hadoop's name for it
@@ -63,11 +68,43 @@ def _opened_table(table_type: Any, path: str, batch: DataFrame, partition_by: tu
     if not table_type.is_deltatable(address):
         return table_type.create(address, schema, mode="ignore", partition_by=list(partition_by))
     table = table_type(address)
-    known = {field.name for field in table.schema().fields}
+    known = {field.name: field for field in table.schema().fields}
+    _refuse_other_form(path, table, known, schema, partition_by)
     added = [field for field in schema.fields if field.name not in known]
     if added:
         table.alter.add_columns(added)
     return table
+
+
+def _refuse_other_form(
+    path: str, table: Any, known: dict[str, Any], schema: Any, partition_by: tuple[str, ...]
+) -> None:
+    hint = "write to another table, or bring the query and this one together"
+    for field in schema.fields:
+        if field.name in known and _type_of(field) != _type_of(known[field.name]):
+            there, here = known[field.name].type, field.type
+            problem = f"the Delta table's column '{field.name}' is {there}, and that of the result {here}"
+            raise PipelineError(Path(path), None, problem, hint)
+    there = tuple(table.metadata().partition_columns)
+    if there != partition_by:
+        problem = f"the Delta table is partitioned by {_listed(there)}, and partition_by says {_listed(partition_by)}"
+        raise PipelineError(Path(path), None, problem, hint)
+
+
+def _type_of(field: Any) -> Any:
+    """Without what may be null: files do not differ by that."""
+
+    def bare(part: Any) -> Any:
+        if not isinstance(part, dict):
+            return [bare(each) for each in part] if isinstance(part, list) else part
+        passed_over = {"nullable", "containsNull", "valueContainsNull", "metadata"}
+        return {name: bare(value) for name, value in part.items() if name not in passed_over}
+
+    return bare(json.loads(field.to_json())["type"])
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    return ", ".join(columns) or "nothing"
 
 
 def _row_counts(session: SparkSession, path: str, directory: str, written: Written) -> dict[str, int]:

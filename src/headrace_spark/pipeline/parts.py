@@ -40,7 +40,7 @@ class ClusterSpec:
 class Watermark:
     column: str
     delay: str
-    """As Spark reads it: "2 minutes"."""
+    """As the file says it: "2 minutes"."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +209,12 @@ class Pipeline:
 
     def expectations_of(self, source: SourceSpec) -> tuple[Expectation, ...]:
         return tuple(expectation for expectation in self.expectations if expectation.source == source.name)
+
+    def has_dead_letters(self, source: SourceSpec) -> bool:
+        """Whether any record of this source may become one."""
+        is_undecodable_kept = source.format != "raw" and source.undecodable == "dead-letter"
+        is_expected = any(expectation.otherwise == "dead-letter" for expectation in self.expectations_of(source))
+        return is_undecodable_kept or source.tombstones == "dead-letter" or is_expected
 
     def error(self, place: Place, problem: str, hint: str = "") -> PipelineError:
         """A complaint about what stands at that place of the file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 
@@ -82,6 +83,11 @@ def _result_of_python(
             result = function(spark, dict(tables))
     except (AnalysisException, ParseException) as error:
         problem = f"{query.module}:{query.function} does not fit the tables: {said_by(error)}"
+        raise pipeline.error((*query.place, "python"), problem) from error
+    except Py4JError:
+        raise  # of the JVM, not of the function
+    except Exception as error:
+        problem = f"{query.module}:{query.function} fails: {type(error).__name__}: {error}"
         raise pipeline.error((*query.place, "python"), problem) from error
     if not isinstance(result, DataFrame):
         problem = f"{query.module}:{query.function} returned {type(result).__name__}, not a DataFrame"

@@ -11,12 +11,14 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
+from headrace_spark.pipeline.errors import PipelineError
 from headrace_spark.pipeline.failures import PipelineFailure, SparkGone
 from headrace_spark.pipeline.queries import Queries
 from headrace_spark.pipeline.restart import Restarts
 from headrace_spark.pipeline.run_record import RunRecord
-from headrace_spark.pipeline.spark_errors import quiet
+from headrace_spark.pipeline.spark_errors import java_words, quiet
 from headrace_spark.pipeline.state import State
 from headrace_spark.pipeline.stopping import StopSwitch
 from headrace_spark.pipeline.target_topics import make_topics
@@ -76,6 +78,15 @@ def _hushed(session: SparkSession) -> Iterator[None]:
         bridge.setLevel(before)
 
 
+def started_session(pipeline: Pipeline, app_name: str, master: str) -> SparkSession:
+    """Raises PipelineError if Spark does not take the master or the settings that it is given."""
+    try:
+        return start_session(app_name, master=master, conf={**DEFAULT_CONF, **pipeline.spark_conf})
+    except (Py4JError, PySparkException) as error:
+        hint = "look at master and at [spark.conf]; its own words may stand above"
+        raise pipeline.error(("run",), f"Spark does not start on {master!r}: {java_words(error)}", hint) from error
+
+
 class Runner:
     def __init__(self, pipeline: Pipeline, observer: Observer, *, take_over: bool = False) -> None:
         self._pipeline = pipeline
@@ -113,9 +124,11 @@ class Runner:
         return self._record.run
 
     def _run_in_own_session(self) -> State:
-        conf = {**DEFAULT_CONF, **self._pipeline.spark_conf}
         with self.switch.pressed_by_signals() as listen_again:
-            session = start_session(self._pipeline.name, master=self._pipeline.run.master, conf=conf)
+            try:
+                session = started_session(self._pipeline, self._pipeline.name, self._pipeline.run.master)
+            except PipelineError as error:
+                raise PipelineFailure(None, error) from error
             listen_again()
             try:
                 with nullcontext() if os.environ.get(DEBUG_VARIABLE) else _hushed(session):

@@ -15,6 +15,7 @@ from headrace_spark.pipeline.expectations import is_good, judged
 from headrace_spark.pipeline.parts import METADATA_COLUMNS
 from headrace_spark.pipeline.records import PROBLEM, ROW, VALUE, named
 from headrace_spark.pipeline.spark_errors import quiet, said_by
+from headrace_spark.pipeline.units import parse_duration_s
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,11 +35,7 @@ class Sieve:
 
     @property
     def has_dead_letters(self) -> bool:
-        """Whether any record of this source may become one."""
-        source = self._source
-        is_undecodable_kept = source.format != "raw" and source.undecodable == "dead-letter"
-        is_expected = any(expectation.otherwise == "dead-letter" for expectation in self._expectations)
-        return is_undecodable_kept or source.tombstones == "dead-letter" or is_expected
+        return self._pipeline.has_dead_letters(self._source)
 
     @property
     def columns_for_good(self) -> tuple[str, ...]:
@@ -87,7 +84,9 @@ class Sieve:
             place = (*self._source.place, "watermark")
             problem = f"the watermark's column '{watermark.column}' is {kind.simpleString().upper()}"
             raise self._pipeline.error(place, problem, "a watermark needs a TIMESTAMP")
-        return table.withWatermark(watermark.column, watermark.delay) if table.isStreaming else table
+        # In a unit that Spark knows: it has not all those that people write, nor fractions of them.
+        delay = f"{round(parse_duration_s(watermark.delay) * 1000)} milliseconds"
+        return table.withWatermark(watermark.column, delay) if table.isStreaming else table
 
     def _without_doubles(self, table: DataFrame) -> DataFrame:
         columns = [self._known_column(column, "dedupe") for column in self._source.dedupe]

@@ -6,6 +6,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from py4j.protocol import Py4JJavaError
 from pyspark.logger import PySparkLogger
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ def said_by(error: PySparkException, *, in_full: bool = False) -> str:
         said = _NEXT_SENTENCE.sub("", said, count=1)
     said = said.rstrip(".")
     return said[:1].lower() + said[1:]
+
+
+def java_words(error: Exception) -> str:
+    """What Java said, of an error that came over the bridge as it is; else the first line of what there is."""
+    said = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    lines = _CONDITION.sub("", said).strip().splitlines()
+    return _REST.sub("", lines[0], count=1).rstrip(".") if lines else type(error).__name__
 
 
 @contextmanager

@@ -223,10 +223,20 @@ def _refuse_sink_names_in_use(pipeline: Pipeline) -> None:
 
 
 def _refuse_loops(pipeline: Pipeline) -> None:
-    read = {topic for source in pipeline.sources for topic in source.topics}
     hint = "what it writes it would read again, without end"
     for sink in pipeline.sinks:
-        if isinstance(sink, TopicSink) and sink.topic in read:
+        if isinstance(sink, TopicSink) and (reader := _reader_of(sink.topic, pipeline)):
             raise pipeline.error((*sink.place, "topic"), f"the topic '{sink.topic}' is read and written", hint)
-    if pipeline.dead_letters.topic in read:
+    reader = _reader_of(pipeline.dead_letters.topic, pipeline)
+    if reader is not None and reader.topic_pattern is None:
         raise pipeline.error(("dead_letters", "topic"), "a source reads the topic of the dead letters", hint)
+    if reader is not None and pipeline.has_dead_letters(reader):
+        problem = f"topic_pattern fits the topic of the dead letters, '{pipeline.dead_letters.topic}'"
+        raise pipeline.error((*reader.place, "topic_pattern"), problem, hint)
+
+
+def _reader_of(topic: str, pipeline: Pipeline) -> SourceSpec | None:
+    for source in pipeline.sources:
+        if topic in source.topics or (source.topic_pattern and re.fullmatch(source.topic_pattern, topic)):
+            return source
+    return None

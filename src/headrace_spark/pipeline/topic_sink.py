@@ -36,6 +36,7 @@ class TopicWriter:
             .option("topic", self._topic)
             .option("txnAppId", name.query_id)
             .option("txnVersion", name.batch_id)
+            .option("txnStrict", True)  # a checkpoint that was set back would leave records out
             .save()
         )
 

@@ -45,7 +45,10 @@ def parse_size_bytes(text: str) -> int:
     per_unit = _BYTES.get(unit)
     if per_unit is None:
         raise ValueError(f"{unit!r} is no unit of size; there are B, KB, MB, GB, KiB, MiB and GiB")
-    return int(number * per_unit)
+    size_bytes = int(number * per_unit)
+    if size_bytes < 1:
+        raise ValueError(f"{text!r} is less than a byte")
+    return size_bytes
 
 
 def _split(text: str, expected: str) -> tuple[float, str]:

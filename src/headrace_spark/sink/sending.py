@@ -137,7 +137,7 @@ class BatchSender:
                     lane.patience = lane.patience or Patience(self._cluster, self._cluster.settings.retry_for_s)
                     await lane.patience.wait_or_raise(trouble)
                     await self._refresh_quietly()
-        except (ClientError, Refusal) as final:
+        except Exception as final:  # noqa: BLE001 - a bug too: whoever flushes must not take what is lost for written
             self._fail(lane, final)
         finally:
             lane.running = None  # no await since the lane was seen empty: whatever comes next starts another run

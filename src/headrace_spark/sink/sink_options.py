@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.model.names import topic_name_problem
 from headrace.wire.batches import Codec
 from headrace_spark.kafka_options import INT32_MAX, PREFIX, parse_reach
-from headrace_spark.option_values import one_of, positive_number
+from headrace_spark.option_values import boolean, one_of, positive_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +41,8 @@ class SinkOptions:
     """None: as long as the amount to publish needs."""
     application: tuple[str, int] | None
     """`txnAppId` and `txnVersion`: a batch write that is done once, however often it is repeated."""
+    is_strict: bool
+    """`txnStrict`: the application repeats no version but its last, so an older one is a mistake."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -60,6 +62,7 @@ class SinkOptions:
             _number(kafka, "batch.size") if "batch.size" in kafka else BATCH_BYTES,
             _number(kafka, "transaction.timeout.ms") if "transaction.timeout.ms" in kafka else None,
             _application(given),
+            boolean("txnStrict", given.get("txnstrict", "false")),
         )
 
     @property

@@ -63,7 +63,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 class OnceWriter(DataSourceArrowWriter):
     """A batch write with `txnAppId` and `txnVersion`: exactly once, however often a version is written again.
 
-    A version that is not higher than the last one of its application and topic is skipped, as in Delta.
+    A version that is not higher than the last one of its application and topic is skipped, as in Delta. With
+    `txnStrict` that holds for the last one alone, and an older one is an error.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -75,7 +76,11 @@ class OnceWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         assert self._options.application is not None
         _, version = self._options.application
-        _publish(self._options, Publication(self._options.application_id, version, _outputs(messages)))
+        outputs = _outputs(messages)
+        _publish(
+            self._options,
+            Publication(self._options.application_id, version, outputs, is_stream=self._options.is_strict),
+        )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         _log.warning("the write was not committed; %d task outputs are left to their retention", len(messages))

@@ -405,6 +405,10 @@ WRONG = {
         SMALL.replace('topic = "copied"', 'parquet = "out"\ntarget_file_size = "3 bits"'),
         "orders.toml:8: [[sink]] target_file_size: 'bits' is no unit of size; there are B, KB, MB, GB, KiB, MiB and",
     ),
+    "a size of nothing": (
+        SMALL.replace('topic = "copied"', 'parquet = "out"\ntarget_file_size = "0 MiB"'),
+        "orders.toml:8: [[sink]] target_file_size: '0 MiB' is less than a byte",
+    ),
     "a watermark without duration": (
         SMALL.replace('format = "raw"', 'format = "raw"\nwatermark = "at"'),
         "orders.toml:6: [[source]] watermark: 'at' is not a column and a duration, as in 'at 2 minutes'",
@@ -420,6 +424,14 @@ WRONG = {
     "an unknown metadata column": (
         SMALL.replace('format = "raw"', 'format = "raw"\nmetadata = ["_kee"]'),
         "orders.toml:6: [[source]] metadata has no column '_kee'; there are _key, _topic,",
+    ),
+    "a pattern that fits the sink": (
+        SMALL.replace('topic = "orders"', 'topic_pattern = "(orders|cop).*"'),
+        "orders.toml:7: the topic 'copied' is read and written; what it writes it would read again, without end",
+    ),
+    "a pattern that fits the dead letters": (
+        SMALL.replace('topic = "orders"', 'topic_pattern = "copy.*"').replace('"raw"', '"text"'),
+        "orders.toml:4: topic_pattern fits the topic of the dead letters, 'copy.dead-letters'; what it writes it would",
     ),
     "a pattern that is none": (
         SMALL.replace('topic = "orders"', 'topic_pattern = "orders-("'),

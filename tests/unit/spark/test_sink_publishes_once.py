@@ -17,11 +17,13 @@ from headrace.model.names import TopicPartition
 from headrace.testing import Broker
 from headrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from headrace.wire.messages.end_txn import EndTxnRequest
-from headrace.wire.messages.produce import ProduceRequest
+from headrace.wire.messages.produce import ProduceRequest, ProduceResponse
 from headrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from headrace_spark.codec.encoder import EncodedBatch
 from headrace_spark.sink.publishing import Publication, Publisher, StaleBatch
+from headrace_spark.sink.sending import BatchSender, take_identity
 from headrace_spark.sink.tasks import INLINE_BYTES_MAX, leave_for_commit
-from headrace_spark.sink.writers import StreamWriter
+from headrace_spark.sink.writers import OnceWriter, StreamWriter
 from tests.unit.spark.faulty_line import Fate, FaultyNetwork
 from tests.unit.spark.sink_inputs import committed_records, committed_values, options_for, rows_of
 
@@ -205,6 +207,36 @@ async def test_an_application_may_repeat_any_version(broker: Broker, topic: str)
         ]
     assert outcomes == [True, True, False, False, False, True]
     assert await seen(broker, topic) == [b"3", b"7", b"8"]
+
+
+def test_a_strict_application_repeats_its_last_version_alone(broker: Broker, topic: str) -> None:
+    def write(version: int) -> None:
+        given = {"txnAppId": "strict", "txnVersion": str(version), "txnStrict": "true"}
+        options = options_for(broker.bootstrap_servers, topic, **given)
+        output = leave_for_commit(rows_of([b"%d" % version]), options, options.application_id, 0)
+        OnceWriter(options).commit([output])
+
+    for version in [0, 1, 2, 2]:
+        write(version)
+    with pytest.raises(StaleBatch, match=r"batch 1 is to be written, but .* has published all up to 2"):
+        write(1)
+    assert sorted(committed_values(broker.bootstrap_servers, topic)) == [b"0", b"1", b"2"]
+
+
+class _SenderWithABug(BatchSender):
+    async def _request(self, *_: object) -> ProduceResponse:
+        raise KeyError("a bug")
+
+
+async def test_a_bug_on_the_way_to_the_log_is_not_taken_for_success(broker: Broker, topic: str) -> None:
+    output = await output_of(broker, topic, [b"a"])
+    (batch,) = output.inline
+    async with system_cluster(broker.bootstrap_servers) as cluster:
+        sender = _SenderWithABug(cluster, await take_identity(cluster))
+        await sender.send(batch.target, EncodedBatch(bytearray(batch.records), batch.record_count))
+        with pytest.raises(KeyError, match="a bug"):
+            await sender.flush()
+        await sender.close()
 
 
 async def test_a_transaction_that_took_too_long_is_begun_again(broker: Broker, topic: str) -> None:
