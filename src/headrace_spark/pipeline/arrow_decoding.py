@@ -46,7 +46,7 @@ def decode_in_workers(records: DataFrame, columns: StructType, make: Callable[[]
         return _decode_batch(values, arrow_type, make())
 
     # Not deterministic: Spark must not evaluate it a second time for a filter that it has pushed down.
-    udf = arrow_udf(decode, outcome).asNondeterministic()  # type: ignore[call-overload]
+    udf = arrow_udf(decode, outcome).asNondeterministic()  # type: ignore[call-overload]  # its stubs know only named types
     decoded = records.withColumn(_DECODED, udf(F.col(VALUE)))
     return decoded.withColumns({ROW: F.col(_DECODED)["row"], PROBLEM: F.col(_DECODED)["problem"]}).drop(_DECODED)
 

@@ -122,7 +122,7 @@ class TopicSink:
 
 
 @dataclass(frozen=True)
-class ParquetSink:
+class _FileSink:
     name: str
     path: str
     partition_by: tuple[str, ...]
@@ -131,14 +131,12 @@ class ParquetSink:
     place: Place
 
 
-@dataclass(frozen=True)
-class DeltaSink:
-    name: str
-    path: str
-    partition_by: tuple[str, ...]
-    target_file_bytes: int
-    mode: OutputMode
-    place: Place
+class ParquetSink(_FileSink):
+    """Files in directories, for every reader of Parquet."""
+
+
+class DeltaSink(_FileSink):
+    """Files that a table's log names."""
 
 
 @dataclass(frozen=True)

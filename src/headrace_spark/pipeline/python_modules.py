@@ -84,7 +84,7 @@ def _ship(spark: SparkSession, directory: Path, module: ModuleType) -> None:
         return
     # Functions go with their code inside, so that a worker which has met another module of that name is not misled;
     # the archive is for what they import.
-    cloudpickle.register_pickle_by_value(sys.modules[top])  # type: ignore[no-untyped-call]
+    cloudpickle.register_pickle_by_value(sys.modules[top])  # type: ignore[no-untyped-call]  # has no types
     import_path = sys.path[:]
     spark.sparkContext.addPyFile(_archive(local))
     # Spark puts it on this process's path, too, where the next pipeline would find a module that is not its own.

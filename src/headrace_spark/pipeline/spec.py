@@ -225,7 +225,7 @@ def _refuse_sink_names_in_use(pipeline: Pipeline) -> None:
 def _refuse_loops(pipeline: Pipeline) -> None:
     hint = "what it writes it would read again, without end"
     for sink in pipeline.sinks:
-        if isinstance(sink, TopicSink) and (reader := _reader_of(sink.topic, pipeline)):
+        if isinstance(sink, TopicSink) and _reader_of(sink.topic, pipeline) is not None:
             raise pipeline.error((*sink.place, "topic"), f"the topic '{sink.topic}' is read and written", hint)
     reader = _reader_of(pipeline.dead_letters.topic, pipeline)
     if reader is not None and reader.topic_pattern is None:

@@ -49,8 +49,8 @@ class Publication(NamedTuple):
     transactional_id: str
     version: int
     outputs: tuple[TaskOutput, ...]
-    is_stream: bool = False
-    """A stream repeats no batch but the last, so an older one is a mistake. An application may repeat what it likes."""
+    is_strict: bool = False
+    """A stream repeats no batch but the last, so an older one is a mistake. Other writers may repeat what they like."""
 
     @property
     def record_count(self) -> int:
@@ -149,7 +149,7 @@ class Publisher:
         return True
 
     def _check_is_last(self, next_version: int) -> None:
-        if self._publication.is_stream and next_version > self._publication.version + 1:
+        if self._publication.is_strict and next_version > self._publication.version + 1:
             raise StaleBatch(
                 f"batch {self._publication.version} is to be written, but {self._publication.transactional_id!r} has "
                 f"published all up to {next_version - 1}. Either another run of the query goes on from the same "

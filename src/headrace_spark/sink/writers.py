@@ -49,7 +49,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         outputs = _outputs(messages)
         if not outputs:
             raise RuntimeError(f"batch {batchId} comes without a message of any task; it cannot be told which query's")
-        _publish(self._options, Publication(outputs[0].transactional_id, batchId, outputs, is_stream=True))
+        _publish(self._options, Publication(outputs[0].transactional_id, batchId, outputs, is_strict=True))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to undo: a commit that failed has ended its transaction itself, and one that succeeded stays.
@@ -79,7 +79,7 @@ class OnceWriter(DataSourceArrowWriter):
         outputs = _outputs(messages)
         _publish(
             self._options,
-            Publication(self._options.application_id, version, outputs, is_stream=self._options.is_strict),
+            Publication(self._options.application_id, version, outputs, is_strict=self._options.is_strict),
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

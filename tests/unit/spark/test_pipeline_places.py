@@ -90,6 +90,9 @@ def test_text_begins_below_a_key_whose_string_opens_with_a_line_break(place: tup
     assert find_places(TEXT).text_line_of(place) == line
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment", "a = 1", "[a]", "a = [\n]\n\n"])
-def test_small_files_are_scanned_to_their_end(text: str) -> None:
-    find_places(text)
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("", None), ("\n\n", None), ("# only a comment", None), ("a = 1", 1), ("[a]", 1), ("a = [\n]\n\n", 1)],
+)
+def test_small_files_are_scanned_to_their_end(text: str, line: int | None) -> None:
+    assert find_places(text).line_of(("a",)) == line

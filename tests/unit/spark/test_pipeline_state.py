@@ -145,7 +145,9 @@ def test_a_run_without_a_sign_of_life_is_in_nobodys_way(broker: Broker, client: 
     claim(broker, "dead").close()
     long_ago = now_utc() - timedelta(seconds=2 * SILENT_AFTER_S)
     write(client, replace(new_run("dead", "zombie", "local", long_ago), state=State.RUNNING))
-    claim(broker, "dead").close()
+    successor = claim(broker, "dead")
+    successor.close()
+    assert successor.run.run_id != "zombie"
 
 
 def test_a_run_that_died_on_this_machine_is_not_waited_for(broker: Broker, client: BlockingCluster) -> None:

@@ -59,7 +59,7 @@ async def output_of(broker: Broker, topic: str, values: list[bytes], task_index:
 
 
 async def publish(cluster: Cluster, topic: str, version: int, *outputs: TaskOutput) -> bool:
-    return await Publisher(cluster, Publication(f"{QUERY}-{topic}", version, outputs, is_stream=True)).publish()
+    return await Publisher(cluster, Publication(f"{QUERY}-{topic}", version, outputs, is_strict=True)).publish()
 
 
 async def seen(broker: Broker, topic: str) -> list[bytes]:
