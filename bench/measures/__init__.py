@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.measures import clients, footprint, latency, throughput
+from bench.measures import arrow_decoding, clients, exporting, footprint, latency, spark_reading, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,14 @@ MEASURES = (
     Measure("group-commit", "acks=all over 1, 100 and 1,000 active partitions", latency.group_commit),
     Measure("stalls", "the longest turn of the event loop under full load", latency.stalls),
     Measure("librdkafka", "the node's cost when confluent-kafka produces and consumes", clients.librdkafka),
+    Measure(
+        "spark-source",
+        "topics into Spark, beside a tuple per record and the official connector",
+        spark_reading.spark_source,
+    ),
+    Measure("spark-sink", "a micro-batch into a topic, beside the official connector", spark_reading.spark_sink),
+    Measure("export", "topics to Parquet files and back, as the commands do it on two cores", exporting.export),
     Measure("idle", "memory of a node that has nothing to do", footprint.idle),
     Measure("cold-start", "from exec to the first ack", footprint.cold_start),
+    Measure("arrow", "record batches to Arrow and back, as a Spark task does it", arrow_decoding.arrow),
 )

@@ -89,7 +89,7 @@ class ConfluentProducer:
         try:
             assert self._producer.flush(PATIENCE_S) == 0
         except SystemError as misplaced:
-            # A fatal error that arrives during `flush` is raised in the middle of another callback, and Python wraps it.
+            # A fatal error that arrives during `flush` is raised in the midst of another callback; Python wraps it.
             if isinstance(misplaced.__cause__, KafkaException):
                 raise misplaced.__cause__ from None
             raise

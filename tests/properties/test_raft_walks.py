@@ -18,6 +18,7 @@ SEEDS_PER_TEST = 10
 
 @pytest.mark.parametrize("first_seed", range(0, 100, SEEDS_PER_TEST))
 def test_bad_days(first_seed: int) -> None:
+    """A walk has its judge with it, who raises at the first step that breaks a rule."""
     for seed in range(first_seed, first_seed + SEEDS_PER_TEST):
         Walk(seed).go(30)
 

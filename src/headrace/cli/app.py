@@ -20,6 +20,7 @@ from headrace.cli.output import ReaderLeft
 COMMANDS = {
     "serve": "headrace.cli.serve_command",
     "dev": "headrace.cli.dev",
+    "demo": "headrace.cli.demo",
     "topics": "headrace.cli.topics",
     "configs": "headrace.cli.configs",
     "produce": "headrace.cli.produce",
@@ -28,6 +29,9 @@ COMMANDS = {
     "groups": "headrace.cli.groups",
     "lag": "headrace.cli.lag",
     "transactions": "headrace.cli.transactions",
+    "pipeline": "headrace.cli.pipeline",
+    "export": "headrace.cli.exporting",
+    "import": "headrace.cli.importing",
     "cluster": "headrace.cli.cluster",
 }
 """Each command's module; its `command` is one command, or a noun with verbs. The order is that of the help."""

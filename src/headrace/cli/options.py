@@ -38,10 +38,15 @@ output_format = click.option(
 group_option = click.option("--group", "group_id", required=True, help="The group.")
 
 
+def given_bootstrap_server() -> str | None:
+    """What the command line says, if it does."""
+    given: str | None = click.get_current_context().meta.get(_KEY)
+    return given
+
+
 def chosen_bootstrap_server() -> str:
     """What the command line says, else the environment, else the default."""
-    given: str | None = click.get_current_context().meta.get(_KEY)
-    return given or os.environ.get(BOOTSTRAP_SERVER_VARIABLE) or DEFAULT_BOOTSTRAP_SERVER
+    return given_bootstrap_server() or os.environ.get(BOOTSTRAP_SERVER_VARIABLE) or DEFAULT_BOOTSTRAP_SERVER
 
 
 def noun(explanation: str) -> click.Group:

@@ -122,7 +122,7 @@ def crc_matches(view: memoryview, header: BatchHeader, position: int = 0) -> boo
     return bool(crc32c(view[position + CRC_START : position + header.length + LENGTH_OVERHEAD]) == header.crc)
 
 
-def seal(batch: bytearray) -> None:
+def seal(batch: bytearray | memoryview) -> None:
     """Write the CRC of a whole batch, once every byte that it covers is final."""
     with memoryview(batch) as view:
         _CRC.pack_into(batch, CRC_POSITION, crc32c(view[CRC_START:]))

@@ -1,0 +1,1 @@
+"""Files that `headrace demo` lays out."""

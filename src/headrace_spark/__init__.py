@@ -1,0 +1,1 @@
+"""Headrace for Spark: a source, a sink and pipelines, from plain pip."""

@@ -1,0 +1,1 @@
+"""Record batches as Kafka's protocol carries them, to Arrow and back, without an object per record."""

@@ -1,0 +1,55 @@
+"""`format("headrace")`: what Spark asks for by that name, to read and to write, in batches and as a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from headrace_spark.options import SourceOptions
+from headrace_spark.plain_errors import plainly
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        DataSourceStreamReader,
+    )
+    from pyspark.sql.types import StructType
+
+NAME = "headrace"
+
+
+class HeadraceDataSource(DataSource):
+    """Spark makes one per read or write, in a process of its own, and sends it about pickled: it holds options only."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    @plainly
+    def schema(self) -> StructType:
+        """Asked for at `load()`, so options that are wrong are told there."""
+        return SourceOptions.parse(self.options).schema
+
+    @plainly
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from headrace_spark.source import BatchReader  # noqa: PLC0415 - whoever writes needs none of it
+
+        return BatchReader(SourceOptions.parse(self.options).for_batch(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from headrace_spark.source import StreamReader  # noqa: PLC0415
+
+        return StreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from headrace_spark.sink import batch_writer  # noqa: PLC0415 - whoever reads needs none of it
+
+        return batch_writer(schema, self.options, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        from headrace_spark.sink import stream_writer  # noqa: PLC0415
+
+        return stream_writer(schema, self.options, overwrite)

@@ -1,0 +1,20 @@
+"""What a sink is given: one batch at a time, with a name that is the same when the batch comes again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+
+class BatchName(NamedTuple):
+    query_id: str
+    """Made with the checkpoint, and as old: with a new checkpoint batch 0 is another batch 0."""
+    batch_id: int
+
+
+if TYPE_CHECKING:
+    BatchWriter = Callable[[DataFrame, BatchName], None]

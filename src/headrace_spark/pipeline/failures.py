@@ -1,0 +1,96 @@
+"""What went wrong, dug out of the layers that Spark wraps it in: one sentence, and whether another try may help."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+from headrace.client.errors import ClientError
+from headrace.model.errors import Refusal
+from headrace_spark.pipeline.errors import PipelineError
+from headrace_spark.pipeline.expectations import failure_in
+from headrace_spark.pipeline.spark_errors import said_by
+
+_TRACEBACK = "Traceback (most recent call last):"
+_PYTHON_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*?)(?:: (?P<text>.*))?$")
+_QUERY_FAILED = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ", re.DOTALL)
+_TASK_FAILED = re.compile(r"Job aborted due to stage failure: .*?\): (?P<error>[\w.$]+): (?P<text>.*)", re.DOTALL)
+_REST = re.compile(r"\s*(?:SQLSTATE: \w+|\n=== |\n\s*at |\n\nDriver stacktrace|\nJVM stacktrace).*", re.DOTALL)
+_CONDITION = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
+
+_SPEAKS_FOR_ITSELF = {"ClientError", "Refusal", "DataLoss", "PipelineError", "ValueError", "RuntimeError", "OSError"}
+"""Their type adds nothing to their text, as all errors of this house; of others it is part of the message."""
+
+
+class SparkGone(Exception):
+    """The JVM has ended. A new one cannot be had in this process."""
+
+    def __init__(self) -> None:
+        super().__init__("Spark's Java process has ended unexpectedly; perhaps the machine was out of memory")
+
+
+class PipelineFailure(Exception):
+    """A query failed. The text is the cause alone."""
+
+    def __init__(self, query: str | None, error: BaseException) -> None:
+        super().__init__(cause_of(error))
+        self.query = query
+        """The sink's name; None if none of the queries could be started."""
+        self.is_hopeless = _is_hopeless(error)
+        """Another try would end the same way."""
+
+
+def cause_of(error: BaseException) -> str:
+    failed_record = failure_in(error)
+    if failed_record is not None:
+        return failed_record
+    match error:
+        case AnalysisException() | ParseException():
+            return said_by(error)
+        case PySparkException():
+            return _innermost(str(error))
+        case PipelineError() | ClientError() | Refusal() | SparkGone():
+            return str(error)
+        case _:
+            return _with_type(type(error).__name__, str(error))
+
+
+def _is_hopeless(error: BaseException) -> bool:
+    return (
+        isinstance(error, AnalysisException | ParseException | PipelineError | SparkGone)
+        or failure_in(error) is not None
+    )
+
+
+def _innermost(text: str) -> str:
+    """Spark quotes the errors of Python with their stacks; the last stack is the one nearest to the cause."""
+    if _TRACEBACK in text:
+        found = _python_error(text.rpartition(_TRACEBACK)[2])
+        if found is not None:
+            return found
+    text = _QUERY_FAILED.sub("", text)
+    task = _TASK_FAILED.search(text)
+    if task is not None:
+        text = task["text"]
+    text = _REST.sub("", _CONDITION.sub("", text), count=1)
+    return " ".join(text.split()).rstrip(".") or "Spark does not say why"
+
+
+def _python_error(stack: str) -> str | None:
+    lines = stack.splitlines()
+    for number, line in enumerate(lines):
+        if line.strip() and not line.startswith((" ", "\t")):
+            found = _PYTHON_ERROR.match(line)
+            if found is None:
+                return None
+            text = "\n".join([found["text"] or "", *lines[number + 1 :]])
+            text = " ".join(_REST.sub("", text, count=1).split())
+            return _with_type(found["type"].rpartition(".")[2], text)
+    return None
+
+
+def _with_type(kind: str, text: str) -> str:
+    if not text:
+        return kind
+    return text if kind in _SPEAKS_FOR_ITSELF else f"{kind}: {text}"

@@ -1,0 +1,57 @@
+"""Every key that a pipeline's file may have. `docs/pipelines.md` explains them."""
+
+from __future__ import annotations
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "": ("name", "cluster", "source", "table", "expect", "query", "sink", "run", "dead_letters", "spark"),
+    "cluster": ("bootstrap_servers",),
+    "source": (
+        "name",
+        "topic",
+        "topic_pattern",
+        "format",
+        "schema",
+        "schema_file",
+        "message",
+        "registry_prefix",
+        "starting",
+        "watermark",
+        "dedupe",
+        "metadata",
+        "undecodable",
+        "tombstones",
+        "records_per_batch_max",
+        "fail_on_data_loss",
+        "isolation",
+        "options",
+    ),
+    "table": ("name", "parquet", "csv", "json", "delta", "schema", "options"),
+    "expect": ("name", "source", "sql", "otherwise"),
+    "query": ("sql", "python"),
+    "sink": (
+        "name",
+        "topic",
+        "parquet",
+        "delta",
+        "console",
+        "key",
+        "format",
+        "headers",
+        "mode",
+        "partition_by",
+        "target_file_size",
+    ),
+    "run": (
+        "trigger",
+        "master",
+        "checkpoint",
+        "group",
+        "restart",
+        "restart_attempts",
+        "restart_backoff",
+        "restart_backoff_max",
+    ),
+    "dead_letters": ("topic",),
+    "spark": ("conf",),
+}
+"""Section to keys; "" is the top of the file."""

@@ -1,0 +1,163 @@
+"""The streaming queries of a pipeline: one for each sink, and one for dead letters."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.errors import AnalysisException
+
+from headrace_spark.pipeline.batches import BatchName
+from headrace_spark.pipeline.failures import PipelineFailure
+from headrace_spark.pipeline.parts import DEAD_LETTERS_QUERY, AvailableNow, EverySeconds
+from headrace_spark.pipeline.query_progress import ProgressReader
+from headrace_spark.pipeline.sinks import dead_letter_writer, rows_for, writer_for
+from headrace_spark.pipeline.spark_errors import quiet, said_by
+from headrace_spark.pipeline.tables import read_sources, result_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from headrace_spark.pipeline.batches import BatchWriter
+    from headrace_spark.pipeline.console_sink import ShowRows
+    from headrace_spark.pipeline.parts import OutputMode, Pipeline
+    from headrace_spark.pipeline.query_progress import Progress
+    from headrace_spark.pipeline.state import QueryState
+
+STOP_POLL_S = 0.05  # how often to look whether a batch is over
+
+
+class NoMoreBatches(Exception):
+    """The pipeline is stopping. A batch that begins now is left to the next run."""
+
+
+class _Plan(NamedTuple):
+    """A query that is not started yet."""
+
+    name: str
+    rows: DataFrame
+    mode: OutputMode
+    writer: BatchWriter
+
+
+class Queries:
+    """All queries of one attempt. They live and die together."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, show_rows: ShowRows) -> None:
+        """PipelineFailure if the pipeline does not fit its topics."""
+        self._spark = spark
+        self._pipeline = pipeline
+        self._is_stopping = threading.Event()
+        self._errors: dict[str, Exception] = {}  # as the writers raised them, before Spark wraps them
+        self._running: dict[str, StreamingQuery] = {}
+        self._progress: dict[str, ProgressReader] = {}
+        try:
+            self._plans = _plans(spark, pipeline, show_rows)
+        except Exception as error:
+            raise PipelineFailure(None, error) from error
+
+    @property
+    def spark_names(self) -> list[str]:
+        """What Spark's own displays call them."""
+        return [spark_name(self._pipeline, plan.name) for plan in self._plans]
+
+    def start(self) -> None:
+        """PipelineFailure if one cannot be started; then none is left running."""
+        for plan in self._plans:
+            try:
+                with quiet():
+                    query = self._stream(plan).start()
+            except Exception as error:
+                self.stop_now()
+                raise PipelineFailure(plan.name, error) from error
+            self._running[plan.name] = query
+            self._progress[plan.name] = ProgressReader(plan.name, query)
+
+    def _stream(self, plan: _Plan) -> DataStreamWriter:
+        def write(batch: DataFrame, batch_id: int) -> None:
+            if self._is_stopping.is_set():
+                raise NoMoreBatches
+            query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+            assert query_id is not None
+            try:
+                plan.writer(batch, BatchName(query_id, batch_id))
+            except Exception as error:
+                self._errors[plan.name] = error
+                raise
+
+        stream = (
+            plan.rows.writeStream.queryName(spark_name(self._pipeline, plan.name))
+            .outputMode(plan.mode)
+            .option("checkpointLocation", self._pipeline.checkpoint_of(plan.name))
+            .foreachBatch(write)
+        )
+        match self._pipeline.run.trigger:
+            case AvailableNow():
+                return stream.trigger(availableNow=True)
+            case EverySeconds(seconds):
+                return stream.trigger(processingTime=f"{round(seconds * 1000)} milliseconds")
+
+    # ---- while they run
+
+    @property
+    def is_active(self) -> bool:
+        return any(query.isActive for query in self._running.values())
+
+    def failure(self) -> PipelineFailure | None:
+        """Of the first query that failed. One that was told to stop has not."""
+        for name, query in self._running.items():
+            if query.isActive or self._is_stopping.is_set():
+                continue
+            error = query.exception()
+            if error is not None:
+                return PipelineFailure(name, self._errors.get(name) or error)
+        return None
+
+    def new_progress(self) -> list[Progress]:
+        """Batches that were finished since the last call."""
+        return [progress for reader in self._progress.values() for progress in reader.take()]
+
+    @property
+    def states(self) -> tuple[QueryState, ...]:
+        return tuple(reader.state for reader in self._progress.values())
+
+    # ---- their end
+
+    def stop_after_batches(self, hurry: threading.Event) -> None:
+        """Let each query finish the batch that it is at, unless `hurry` is set meanwhile."""
+        self._is_stopping.set()
+        while not hurry.is_set() and self.is_active:
+            for query in self._running.values():
+                # Between two batches nothing is under way. A batch that begins in this very moment is refused above.
+                if query.isActive and not query.status["isTriggerActive"]:
+                    query.stop()
+            time.sleep(STOP_POLL_S)
+        self.stop_now()
+
+    def stop_now(self) -> None:
+        self._is_stopping.set()
+        for query in self._running.values():
+            query.stop()
+
+
+def spark_name(pipeline: Pipeline, query_name: str) -> str:
+    return f"{pipeline.name}/{query_name}"
+
+
+def _plans(spark: SparkSession, pipeline: Pipeline, show_rows: ShowRows) -> list[_Plan]:
+    tables = read_sources(spark, pipeline)
+    result = result_of(spark, pipeline, tables.good)
+    plans = []
+    for sink in pipeline.sinks:
+        try:
+            with quiet():
+                rows = rows_for(sink, result)
+        except AnalysisException as error:
+            raise pipeline.error(sink.place, f"the result does not fit the sink: {said_by(error)}") from error
+        plans.append(_Plan(sink.name, rows, sink.mode, writer_for(sink, pipeline, show_rows)))
+    if tables.rejected is not None:
+        plans.append(_Plan(DEAD_LETTERS_QUERY, tables.rejected, "append", dead_letter_writer(pipeline)))
+    return plans

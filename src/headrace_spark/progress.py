@@ -1,0 +1,212 @@
+"""Shows Kafka's tools how far Spark's queries are: commits each finished batch to a consumer group.
+
+A source's own `commit` would not do: Spark calls it one batch late, and never for the last batch of an available-now
+query. So this listens to the query's progress, in the driver. Spark's checkpoint alone decides what is read next; the
+group is for people and their lag alarms.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from headrace.client.cluster import ClusterSettings
+from headrace.client.coordinator import Coordinator, CoordinatorKind
+from headrace.client.group_offsets import CommittedOffset, GroupMetadata, commit_offsets
+from headrace.model.names import Offset
+from headrace_spark.blocking import BlockingCluster
+from headrace_spark.source_offsets import parse_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        SourceProgress,
+    )
+
+    from headrace_spark.source_offsets import Offsets
+
+log = logging.getLogger(__name__)
+
+GROUP_PREFIX: Final = "pipeline."
+COMMIT_FOR_S: Final = 5.0  # a commit that fails is made up for by the next batch's; events should not pile up behind it
+DRAIN_MS: Final = 10_000  # for events that Spark has not delivered yet
+
+# Spark tells a Python source's class in the JVM and nothing else of it: not its name, not its options.
+_PYTHON_SOURCE: Final = "PythonMicroBatchStream"
+
+
+def report_progress(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    *,
+    group: str | None = None,
+    queries: Collection[str] | None = None,
+) -> ProgressReporter:
+    """Commit the progress of this session's queries that read `format("headrace")`, from now on. `close` the result.
+
+    Each query has the group `pipeline.<its name>` (its id, if it has no name). With `group`, all of them share that
+    one: it stands at the lowest offset that they have, so that every query has what the group has passed.
+    `queries` picks those of these names, and a shared group waits until all of them have reported.
+    """
+    reporter = ProgressReporter(spark, bootstrap_servers, group, queries)
+    spark.streams.addListener(reporter)
+    return reporter
+
+
+class ProgressReporter(StreamingQueryListener):
+    """Never harms a query: what goes wrong here is a warning, and is tried again with the next batch."""
+
+    def __init__(
+        self, spark: SparkSession, bootstrap_servers: str, group: str | None, queries: Collection[str] | None
+    ) -> None:
+        settings = ClusterSettings(
+            client_id="headrace-spark-progress", request_timeout_s=COMMIT_FOR_S, retry_for_s=COMMIT_FOR_S
+        )
+        self._session = spark
+        self._blocking = BlockingCluster(bootstrap_servers, settings)
+        self._group = group
+        self._queries = None if queries is None else frozenset(queries)
+        self._lock = threading.Lock()  # Spark calls from several threads
+        self._names: dict[str, str] = {}  # of queries that run, by run id
+        self._positions: dict[str, GroupPosition] = {}
+        if group is not None:
+            self._positions[group] = GroupPosition(self._queries or ())
+        self._coordinators: dict[str, Coordinator] = {}
+        self._has_warned = False
+
+    def __enter__(self) -> ProgressReporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """After what is finished has been committed."""
+        try:
+            # Spark tells of a batch some time after it, even after the query's end.
+            self._session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(DRAIN_MS)
+            self._session.streams.removeListener(self)
+        except Exception as trouble:  # noqa: BLE001 - the session may be gone
+            log.debug("the listener could not be taken back: %s", trouble)
+        self._blocking.close()
+
+    # What Spark calls.
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
+        name = event.name or str(event.id)
+        if self._queries is None or name in self._queries:
+            with self._lock:
+                self._names[str(event.runId)] = name
+                self._position(name).expect(name)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        progress = event.progress
+        name = progress.name or str(progress.id)
+        if self._queries is not None and name not in self._queries:
+            return
+        offsets = lowest_of(_headrace_offsets(progress.sources))
+        with self._lock:
+            position = self._position(name)
+            position.reached(name, offsets)
+            lowest = position.lowest()
+        if lowest:
+            self._commit(self._group_of(name), lowest)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        self._is_silent(str(event.runId))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        if event.exception is None:
+            self._is_silent(str(event.runId))
+        self._names.pop(str(event.runId), None)
+
+    # Inside.
+
+    def _is_silent(self, run_id: str) -> None:
+        """A query that has nothing to read, and says nothing, must not hold the others back."""
+        with self._lock:
+            name = self._names.get(run_id)
+            if name is not None:
+                self._position(name).excuse(name)
+
+    def _group_of(self, query: str) -> str:
+        return self._group or GROUP_PREFIX + query
+
+    def _position(self, query: str) -> GroupPosition:
+        return self._positions.setdefault(self._group_of(query), GroupPosition())
+
+    def _commit(self, group: str, offsets: Offsets) -> None:
+        try:
+            self._blocking.run(self._commit_to(group, offsets))
+            self._has_warned = False
+        except Exception as trouble:  # noqa: BLE001 - see the class
+            if not self._has_warned:
+                log.warning(
+                    "the progress of group %r could not be committed, so its lag is not current: %s", group, trouble
+                )
+            self._has_warned = True
+
+    async def _commit_to(self, group: str, offsets: Offsets) -> None:
+        coordinator = self._coordinators.get(group)
+        if coordinator is None:
+            coordinator = Coordinator(self._blocking.cluster, CoordinatorKind.GROUP, group)
+            self._coordinators[group] = coordinator
+        committed = {name: CommittedOffset(Offset(offset)) for name, offset in offsets.items()}
+        await commit_offsets(coordinator, GroupMetadata(group), committed)
+
+
+class GroupPosition:
+    """How far the queries of one group are."""
+
+    def __init__(self, queries: Iterable[str] = ()) -> None:
+        # None: it has not told yet. What it has read is unknown, so nothing can be committed.
+        self._offsets: dict[str, Offsets | None] = dict.fromkeys(queries)
+
+    def expect(self, query: str) -> None:
+        """It runs, and will tell how far it is."""
+        self._offsets.setdefault(query, None)
+
+    def reached(self, query: str, offsets: Offsets) -> None:
+        self._offsets[query] = offsets
+
+    def excuse(self, query: str) -> None:
+        """It has nothing to tell."""
+        if self._offsets.get(query) is None:
+            self._offsets[query] = {}
+
+    def lowest(self) -> Offsets:
+        """What all queries have read, partition by partition; nothing while one has not told yet."""
+        known = [offsets for offsets in self._offsets.values() if offsets is not None]
+        return lowest_of(known) if len(known) == len(self._offsets) else {}
+
+
+def lowest_of(positions: Iterable[Offsets]) -> Offsets:
+    """Partition by partition, among those who read it."""
+    lowest: Offsets = {}
+    for offsets in positions:
+        for name, offset in offsets.items():
+            lowest[name] = min(offset, lowest.get(name, offset))
+    return lowest
+
+
+def _headrace_offsets(sources: Iterable[SourceProgress]) -> Iterable[Offsets]:
+    """The ends of those sources that are ours, as far as that can be told.
+
+    Progress names a source by its class in the JVM, which all Python sources share. Ours are those whose offsets have
+    our form, topics and partitions. The official connector's offsets have it too, but it is no Python source.
+    """
+    for source in sources:
+        if _PYTHON_SOURCE in source.description and source.endOffset:
+            try:
+                yield parse_offsets(source.endOffset)
+            except ValueError:
+                continue

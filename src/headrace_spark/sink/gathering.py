@@ -1,0 +1,60 @@
+"""From rows to record batches: gather the rows of each target until they fill batches, then encode them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace_spark.codec.encoder import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from headrace.model.names import TopicPartition
+    from headrace_spark.codec.encoder import EncodedBatch
+    from headrace_spark.sink.routing import Router
+    from headrace_spark.sink.sink_options import SinkOptions
+
+FULL_BATCHES = 4  # gathered before a target is encoded, so that the last one, which is not full, matters little
+GATHERED_BYTES_MAX = 64 << 20  # of all targets: a topic of many partitions must not take a task's memory
+
+
+@dataclass(slots=True)
+class _Gathered:
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+    size: int = 0
+
+
+def encoded_batches(
+    batches: Iterable[pa.RecordBatch], router: Router, options: SinkOptions
+) -> Iterator[tuple[TopicPartition, EncodedBatch]]:
+    """The rows as record batches, each for one target, in order within it."""
+    gathered: dict[TopicPartition, _Gathered] = {}
+    total = 0
+    for batch in batches:
+        for target, rows in router.split(batch):
+            share = gathered.setdefault(target, _Gathered())
+            share.rows.append(rows)
+            share.size += rows.nbytes
+            total += rows.nbytes
+            if share.size >= FULL_BATCHES * options.batch_bytes_max:
+                total -= share.size
+                yield from _encode(target, gathered.pop(target), options)
+        if total > GATHERED_BYTES_MAX:
+            total = 0
+            while gathered:
+                yield from _encode(*gathered.popitem(), options)
+    while gathered:
+        yield from _encode(*gathered.popitem(), options)
+
+
+def _encode(
+    target: TopicPartition, gathered: _Gathered, options: SinkOptions
+) -> Iterator[tuple[TopicPartition, EncodedBatch]]:
+    rows = pa.Table.from_batches(gathered.rows).combine_chunks()
+    now_ms = time.time_ns() // 1_000_000
+    for batch in encode(rows, codec=options.codec, batch_bytes_max=options.batch_bytes_max, now_ms=now_ms):
+        yield target, batch

@@ -1,0 +1,18 @@
+"""What holds for all tests."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse to run with groups that are scattered over processes: their tests share what exists once.
+
+    pytest-xdist writes a test's group behind its name, and where pytest does not let it, it says nothing.
+    """
+    if not config.getoption("loadgroup", default=False):
+        return
+    for item in items:
+        if item.get_closest_marker("xdist_group") and "@" not in item.nodeid.rpartition("]")[2]:
+            raise pytest.UsageError(f"{item.nodeid} has lost its group: this pytest and this pytest-xdist do not fit")

@@ -1,0 +1,95 @@
+"""What a session takes from us, and what the user has decided already."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from typing import TYPE_CHECKING
+
+from headrace_spark.session import default_settings, is_submitted, prepare_environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_local_session_is_quiet_and_keeps_to_this_machine() -> None:
+    settings = default_settings({}, "local[*]", {})
+
+    assert settings["spark.ui.enabled"] == "false"
+    assert settings["spark.ui.showConsoleProgress"] == "false"
+    assert settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "log4j2.properties" in settings["spark.driver.extraJavaOptions"]
+
+
+def test_a_remote_master_must_be_able_to_reach_the_driver() -> None:
+    settings = default_settings({}, "spark://host:7077", {})
+
+    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.ui.enabled"} & set(settings)
+
+
+def test_what_was_decided_elsewhere_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("# the site's\nspark.driver.host   here\n")
+    (tmp_path / "log4j2.properties").write_text("rootLogger.level = info\n")
+    environ = {
+        "SPARK_CONF_DIR": str(tmp_path),
+        "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=true pyspark-shell",
+    }
+
+    settings = default_settings(environ, "local[2]", {"spark.driver.bindAddress": "0.0.0.0"})
+
+    assert settings == {"spark.ui.showConsoleProgress": "false"}
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--master=spark://host:7077 pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--conf spark.master=yarn pyspark-shell"},
+        {"PYSPARK_GATEWAY_PORT": "1234"},
+    ],
+)
+def test_a_submitted_program_has_its_master(environ: dict[str, str]) -> None:
+    assert is_submitted(environ)
+
+
+def test_submit_arguments_without_a_master_leave_it_to_the_caller() -> None:
+    assert not is_submitted({"PYSPARK_SUBMIT_ARGS": "--conf spark.driver.memory=2g pyspark-shell"})
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_workers_on_this_machine_run_on_this_python_with_the_installed_pyspark(master: str, tmp_path: Path) -> None:
+    environ = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+
+    prepare_environment(environ, master)
+
+    said = subprocess.run(
+        [environ["PYSPARK_PYTHON"], "-c", "import sys, os; print(sys.prefix, os.environ['PYTHONPATH'])"],
+        env={"PYTHONPATH": "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10-src.zip:/one's own:/a.zip"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == f"{sys.prefix} /one's own:/a.zip"
+    assert "JAVA_HOME" in environ
+
+
+def test_workers_elsewhere_have_a_python_of_their_own(tmp_path: Path) -> None:
+    environ = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+
+    prepare_environment(environ, "spark://host:7077")
+
+    assert "PYSPARK_PYTHON" not in environ
+
+
+def test_a_chosen_python_stays() -> None:
+    environ = {"PYSPARK_PYTHON": "/opt/python", "PYSPARK_GATEWAY_PORT": "1234"}
+
+    prepare_environment(environ, "local[2]")
+
+    assert environ == {"PYSPARK_PYTHON": "/opt/python", "PYSPARK_GATEWAY_PORT": "1234"}

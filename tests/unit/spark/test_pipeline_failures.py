@@ -1,0 +1,88 @@
+"""What is told of a failure, and whether a pipeline is started again after it."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+from headrace.client.errors import ClusterUnreachable
+from headrace_spark.pipeline.failures import PipelineFailure, SparkGone, cause_of
+from headrace_spark.pipeline.parts import RestartPolicy
+from headrace_spark.pipeline.restart import Restarts
+
+QUERY_FAILED = "[STREAM_FAILED] Query [id = 1f, runId = 2e] terminated with exception: "
+TASK_FAILED = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage "
+    "3.0 (TID 3) (127.0.0.1 executor driver): "
+)
+PYTHON_STACK = """Traceback (most recent call last):
+  File "/x/worker.py", line 12, in main
+    run()
+    ^^^^^
+"""
+PLAN = """
+=== Streaming Query ===
+Current State: ACTIVE
+Logical Plan:
+~Filter CASE WHEN (verdict#13 = fail) THEN cast(raise_error(USER_RAISED_EXCEPTION, map(errorMessage, \
+concat(pipeline stopped: the record of , format_string(%s-%d at offset %d, _topic#3), : , reason#14))) ELSE true END
+"""
+RECORD_FAILED = "pipeline stopped: orders-0@7: expectation 'x' is broken"
+JAVA_STACK = "\n\tat org.apache.spark.Whatever.run(Whatever.scala:1)\n\nDriver stacktrace:\n\tat more"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (f"{QUERY_FAILED}{PYTHON_STACK}ValueError: no topic 'orders'\n SQLSTATE: 39000", "no topic 'orders'"),
+        (f"{PYTHON_STACK}a.b.Refusal: first\nand second{JAVA_STACK}", "first and second"),
+        (f"{PYTHON_STACK}x.Outer: {PYTHON_STACK}ZeroDivisionError: by zero{JAVA_STACK}", "ZeroDivisionError: by zero"),
+        (f"{PYTHON_STACK}KeyboardInterrupt\n", "KeyboardInterrupt"),
+        (
+            f"{TASK_FAILED}a.b.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 2{JAVA_STACK}",
+            "Division by zero",
+        ),
+        (f"{QUERY_FAILED}the disk is full{JAVA_STACK}", "the disk is full"),
+        (
+            f"{QUERY_FAILED}Python worker failed to connect back. SQLSTATE: X{PLAN}",
+            "Python worker failed to connect back",
+        ),
+        (
+            f"{TASK_FAILED}a.b.SparkRuntimeException: [USER_RAISED_EXCEPTION] {RECORD_FAILED} SQLSTATE: P1{JAVA_STACK}",
+            RECORD_FAILED,
+        ),
+    ],
+)
+def test_the_cause_is_dug_out_of_what_spark_says(text: str, cause: str) -> None:
+    assert cause_of(PySparkException(text)) == cause
+
+
+@pytest.mark.parametrize(
+    ("error", "is_hopeless"),
+    [
+        (ClusterUnreachable("no node answers"), False),
+        (PySparkException("the disk is full"), False),
+        (PySparkException(f"{QUERY_FAILED}Python worker failed to connect back. SQLSTATE: X{PLAN}"), False),
+        (AnalysisException("[UNRESOLVED_COLUMN] no column x"), True),
+        (PySparkException("[USER_RAISED_EXCEPTION] pipeline stopped: orders-0@7: undecodable"), True),
+        (SparkGone(), True),
+    ],
+)
+def test_what_would_end_the_same_way_is_not_tried_again(error: Exception, is_hopeless: bool) -> None:
+    assert PipelineFailure("topic-a", error).is_hopeless == is_hopeless
+
+
+def test_pauses_double_up_to_their_limit_and_attempts_end() -> None:
+    restarts = Restarts(RestartPolicy(4, 1.0, 5.0))
+    assert [restarts.pause_s(got_through=False) for _ in range(5)] == [1.0, 2.0, 4.0, 5.0, None]
+
+
+def test_a_batch_that_got_through_begins_the_count_anew() -> None:
+    restarts = Restarts(RestartPolicy(2, 1.0, 60.0))
+    pauses = [restarts.pause_s(got_through=got_through) for got_through in (False, False, True, False, False)]
+    assert pauses == [1.0, 2.0, 1.0, 2.0, None]
+    assert restarts.total == 4
+
+
+def test_a_policy_without_attempts_never_restarts() -> None:
+    assert Restarts(RestartPolicy(0, 1.0, 60.0)).pause_s(got_through=True) is None
