@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
-STARTS_NODES = {"headrace serve", "headrace demo"}
+STARTS_NODES = {"headrace serve", "headrace dev", "headrace demo"}
 EVERYWHERE = {"--bootstrap-server", "--help", "-h", "--version"}
 
 
@@ -68,9 +68,6 @@ def test_every_command_and_option_explains_itself(path: str) -> None:
     command = COMMANDS[path]
     assert command.help
     assert all(option.help for option in command.params if isinstance(option, click.Option))
-
-
-STARTS_NODES = {"headrace serve", "headrace dev"}
 
 
 @pytest.mark.parametrize(

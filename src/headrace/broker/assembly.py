@@ -65,7 +65,7 @@ class Assembly:
     ) -> None:
         self._place = place
         self._world = world
-        self.peers = Peers(place.node_id, world, self._address_of, on_failure)
+        self.peers = Peers(place.node_id, world, self._address_of, self._gone, on_failure)
         self.quorum = Quorum(
             store,
             Replica(place.node_id, place.directory),
@@ -147,6 +147,11 @@ class Assembly:
             if code is not ErrorCode.NOT_CONTROLLER or self._world.clock.monotonic_s() >= deadline_s:
                 raise Refusal(code, "the controller has not taken the request")
             await asyncio.sleep(RETRY_S)
+
+    def _gone(self, node_id: NodeId) -> None:
+        """Its process has ended: whoever waits for it waits in vain."""
+        self.quorum.suspect(node_id)
+        self.controller.suspect(node_id)
 
     def _address_of(self, node_id: NodeId) -> Address | None:
         """As it says itself; before it has said anything, as this node was told at its start."""

@@ -55,7 +55,7 @@ class Controller:
             return
         assert self._sessions is not None
         for node_id in self._sessions.lapsed(self._now_ms()):
-            log.warning("nothing was heard of node %d for %d ms; others take over", node_id, self._session_ms)
+            log.warning("node %d is gone, or was not heard for %d ms; others take over", node_id, self._session_ms)
             await self._fence(node_id)
             if not self._is_in_charge():
                 return
@@ -75,6 +75,11 @@ class Controller:
             self._balanced_s = self._clock.monotonic_s()
             self._sessions = Sessions(self._quorum.image.live_nodes(), self._now_ms(), self._session_ms)
         return True
+
+    def suspect(self, node_id: NodeId) -> None:
+        """Its process has ended. If another life of it begins, that has to be heard first."""
+        if self._sessions is not None:
+            self._sessions.end(node_id)
 
     async def heartbeat(
         self, node_id: NodeId, broker_epoch: int, applied_end: Offset, *, wants_fence: bool, wants_stop: bool

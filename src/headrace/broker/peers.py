@@ -2,17 +2,21 @@
 
 Each purpose has a connection of its own to a node (a lane), so that a vote never waits behind a megabyte of records.
 A connection that broke is opened again when something is to be sent; until then, who sends hears of the trouble.
+
+A node whose process ends closes its connections, and its machine refuses new ones. That is told at once, so that nobody
+has to wait for its silence. A machine that is gone, or cut off, tells nothing: there only silence does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from headrace.broker.raft_letters import to_wire
 from headrace.client.connection import Connection
-from headrace.client.errors import ClientError, ConnectionLost
+from headrace.client.errors import ClientError, ConnectionLost, NobodyListens
 from headrace.model.errors import Refusal
 from headrace.runtime.tasks import TaskScope
 from headrace.wire.api import response_class
@@ -43,10 +47,19 @@ class Addresses(Protocol):
 
 
 class Peers:
-    def __init__(self, node_id: NodeId, world: World, addresses: Addresses, on_failure: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        node_id: NodeId,
+        world: World,
+        addresses: Addresses,
+        on_gone: Callable[[NodeId], None],
+        on_failure: Callable[..., None],
+    ) -> None:
+        """`on_gone` hears of nodes whose process has ended."""
         self._node_id = node_id
         self._world = world
         self._addresses = addresses
+        self._on_gone = on_gone
         self._connections: dict[tuple[NodeId, str], Connection] = {}
         self._opening: dict[tuple[NodeId, str], asyncio.Lock] = {}
         self._postmen: dict[NodeId, _Postman] = {}
@@ -88,14 +101,31 @@ class Peers:
             address = self._addresses(node_id)
             if address is None:
                 raise ConnectionLost(f"where node {node_id} listens is not known yet")
-            self._connections[key] = opened = await Connection.open(
+            self._connections[key] = opened = await self._open(node_id, address)
+            return opened
+
+    async def _open(self, node_id: NodeId, address: Address) -> Connection:
+        try:
+            return await Connection.open(
                 self._world.network,
                 address,
                 client_id=f"node-{self._node_id}",
                 connect_timeout_s=CONNECT_S,
                 request_timeout_s=ANSWER_S,
+                on_broken=partial(self._broken, node_id),
             )
-            return opened
+        except NobodyListens:
+            self._on_gone(node_id)
+            raise
+
+    def _broken(self, node_id: NodeId) -> None:
+        self._tasks.start(self._look_whether_it_lives(node_id), f"look for node {node_id}")
+
+    async def _look_whether_it_lives(self, node_id: NodeId) -> None:
+        try:
+            await self.connection(node_id, LETTERS)
+        except (ClientError, Refusal) as trouble:
+            log.debug("node %d has closed a connection, and cannot be reached: %s", node_id, trouble)
 
     def deliver(self, connection: Connection, message: Message, answer: type[Message]) -> None:
         self._tasks.start(_delivered(connection, message, answer), "a letter's receipt")

@@ -209,6 +209,11 @@ class Quorum:
         self._raft.step(message, self._now_ms())
         self._wake.set()
 
+    def suspect(self, node_id: NodeId) -> None:
+        """Its process has ended."""
+        self._raft.suspect(node_id, self._now_ms())
+        self._wake.set()
+
     async def run(self) -> None:
         """Until cancelled. A failed flush ends the node."""
         try:

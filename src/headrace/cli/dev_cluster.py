@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace import __version__
 from headrace.cli.complaints import INTERRUPTED, Complaint
@@ -15,6 +15,7 @@ from headrace.cli.output import answer, talk
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
+    from collections.abc import Sequence
     from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -121,7 +122,7 @@ async def run(plan: DevPlan) -> int:
     announcing = asyncio.ensure_future(_announce(plan, children, lives))
     everybody = asyncio.gather(*lives)
     try:
-        await asyncio.wait([everybody, stop], return_when=asyncio.FIRST_COMPLETED)
+        await _first(everybody, stop)
         if not stop.done():
             raise Complaint("no node is left", "their last words are above")
         talk("stopping all nodes; Ctrl-C again does not wait for them")
@@ -140,11 +141,15 @@ async def _watched(child: _Child, stop: asyncio.Future[None]) -> int:
     return code
 
 
-async def _announce(plan: DevPlan, children: list[_Child], lives: list[asyncio.Future[int]]) -> None:
+async def _first(one: asyncio.Future[Any], other: asyncio.Future[Any]) -> None:
+    await asyncio.wait([one, other], return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _announce(plan: DevPlan, children: list[_Child], lives: Sequence[asyncio.Future[int]]) -> None:
     """One line on stdout, once every node that lives is ready."""
     for child, life in zip(children, lives, strict=True):
         ready = asyncio.ensure_future(child.ready.wait())
-        await asyncio.wait([ready, life], return_when=asyncio.FIRST_COMPLETED)
+        await _first(ready, life)
         ready.cancel()
     count = sum(not life.done() for life in lives)
     if count:

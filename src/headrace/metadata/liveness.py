@@ -20,6 +20,11 @@ class Sessions:
     def heard(self, node_id: NodeId, now_ms: int) -> None:
         self._ends_ms[node_id] = now_ms + self._session_ms
 
+    def end(self, node_id: NodeId) -> None:
+        """It is known to be gone: nobody need wait for its silence."""
+        if node_id in self._ends_ms:
+            self._ends_ms[node_id] = 0
+
     def forget(self, node_id: NodeId) -> None:
         self._ends_ms.pop(node_id, None)
 

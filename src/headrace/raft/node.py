@@ -148,6 +148,13 @@ class RaftNode:
         spread_ms = self._timing.election_max_ms - self._timing.election_min_ms
         self._election_at_ms = now_ms + self._timing.election_min_ms + int(spread_ms * self._chance())
 
+    def suspect(self, node_id: NodeId, now_ms: int) -> None:
+        """The leader's process has ended, somebody says. If that is wrong, its next message shows it; if it is right,
+        nobody waits for an election timeout. Only a little, each for a time of its own."""
+        if self._leadership is None and self._leader == node_id:
+            self._leader = None
+            self._election_at_ms = now_ms + int(self._timing.heartbeat_ms * self._chance())
+
     # ---- what it can be asked to do
 
     def propose(self, payload: bytes, width: int = 1) -> Offset:
