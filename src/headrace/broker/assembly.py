@@ -46,6 +46,8 @@ class Place:
     node_id: NodeId
     incarnation: bytes
     directory: bytes
+    cluster_id: str = ""
+    """As it is written on the disk; empty before it belongs to one."""
     rack: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
     voters: Mapping[NodeId, Address] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class Assembly:
     ) -> None:
         self._place = place
         self._world = world
-        self.peers = Peers(place.node_id, world, self._address_of, self._gone, on_failure)
+        self.peers = Peers(place.node_id, world, self._address_of, lambda: self.cluster_id, self._gone, on_failure)
         self.quorum = Quorum(
             store,
             Replica(place.node_id, place.directory),
@@ -107,6 +109,11 @@ class Assembly:
 
     async def close(self) -> None:
         await self.peers.close()
+
+    @property
+    def cluster_id(self) -> str:
+        """Empty until the cluster has a name."""
+        return self.quorum.image.cluster_id or self._place.cluster_id
 
     # ---- the controller, wherever it is
 

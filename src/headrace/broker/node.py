@@ -159,7 +159,14 @@ class Node:
         found = self.store.log_ids()
         if METADATA_LOG not in found:
             check_metadata(identity, None, has_logs=bool(found))
-        self._place = Place(self.node_id, world.entropy.token(16), identity.directory, self._rack, voters=self._voters)
+        self._place = Place(
+            self.node_id,
+            world.entropy.token(16),
+            identity.directory,
+            identity.cluster_id,
+            self._rack,
+            voters=self._voters,
+        )
         self.assembly = Assembly(
             self._place,
             world,

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from headrace.broker.raft_letters import to_wire
 from headrace.client.connection import Connection
 from headrace.client.errors import ClientError, ConnectionLost, NobodyListens
-from headrace.model.errors import Refusal
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.tasks import TaskScope
 from headrace.wire.api import response_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
+    from headrace.broker.raft_letters import RaftRequest
     from headrace.model.names import NodeId
     from headrace.raft.messages import Letter
     from headrace.runtime.network import Address
@@ -52,6 +53,7 @@ class Peers:
         node_id: NodeId,
         world: World,
         addresses: Addresses,
+        cluster_id: Callable[[], str],
         on_gone: Callable[[NodeId], None],
         on_failure: Callable[..., None],
     ) -> None:
@@ -59,6 +61,7 @@ class Peers:
         self._node_id = node_id
         self._world = world
         self._addresses = addresses
+        self.cluster_id = cluster_id
         self._on_gone = on_gone
         self._connections: dict[tuple[NodeId, str], Connection] = {}
         self._opening: dict[tuple[NodeId, str], asyncio.Lock] = {}
@@ -127,8 +130,8 @@ class Peers:
         except (ClientError, Refusal) as trouble:
             log.debug("node %d has closed a connection, and cannot be reached: %s", node_id, trouble)
 
-    def deliver(self, connection: Connection, message: Message, answer: type[Message]) -> None:
-        self._tasks.start(_delivered(connection, message, answer), "a letter's receipt")
+    def start(self, work: Coroutine[object, object, None], name: str) -> None:
+        self._tasks.start(work, name)
 
     def forget(self, node_id: NodeId) -> None:
         """Its address has changed: what is open leads to a life that is over."""
@@ -144,6 +147,8 @@ class _Postman:
         self._target = target
         self._letters: list[Letter] = []
         self._wake = asyncio.Event()
+        self._code = ErrorCode.NONE
+        """How it answered last: trouble that stays is told once."""
 
     def post(self, letter: Letter) -> None:
         if len(self._letters) >= LETTERS_MAX:
@@ -171,14 +176,18 @@ class _Postman:
                 self._deliver(connection, letter)
 
     def _deliver(self, connection: Connection, letter: Letter) -> None:
-        message = to_wire(letter)
-        answer = response_class(message.API_KEY)
-        # The empty answer only shows that the node lives; asking for it finds a connection that is dead.
-        self._peers.deliver(connection, message, answer)
+        message = to_wire(letter, self._peers.cluster_id())
+        self._peers.start(self._delivered(connection, message), "a letter's receipt")
 
-
-async def _delivered(connection: Connection, message: Message, answer: type[Message]) -> None:
-    try:
-        await connection.request(message, answer)
-    except (ClientError, Refusal) as trouble:
-        log.debug("a letter was lost: %s", trouble)
+    async def _delivered(self, connection: Connection, message: RaftRequest) -> None:
+        """The answer only shows that the node lives; asking for it finds a connection that is dead."""
+        try:
+            answer = await connection.request(message, response_class(message.API_KEY))
+        except (ClientError, Refusal) as trouble:
+            log.debug("a letter was lost: %s", trouble)
+            return
+        code = ErrorCode(answer.error_code)  # type: ignore[attr-defined]  # all of them have just this field
+        if code is not self._code:
+            self._code = code
+            if code is not ErrorCode.NONE:
+                log.warning("node %d at %s takes no letters of ours: %s", self._target, connection.address, code.name)

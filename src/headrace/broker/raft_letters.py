@@ -37,13 +37,14 @@ RaftRequest = (
 )
 
 
-def to_wire(letter: Letter) -> RaftRequest:
+def to_wire(letter: Letter, cluster_id: str) -> RaftRequest:
     message = letter.message
     source, directory = message.source
     match message:
         case AppendEntries():
             return RaftAppendEntriesRequest(
                 letter.target,
+                cluster_id,
                 source,
                 directory,
                 message.term,
@@ -57,6 +58,7 @@ def to_wire(letter: Letter) -> RaftRequest:
         case AppendAnswer():
             return RaftAppendAnswerRequest(
                 letter.target,
+                cluster_id,
                 source,
                 directory,
                 message.term,
@@ -70,6 +72,7 @@ def to_wire(letter: Letter) -> RaftRequest:
         case RequestVote():
             return RaftRequestVoteRequest(
                 letter.target,
+                cluster_id,
                 source,
                 directory,
                 message.term,
@@ -80,11 +83,12 @@ def to_wire(letter: Letter) -> RaftRequest:
             )
         case VoteAnswer():
             return RaftVoteAnswerRequest(
-                letter.target, source, directory, message.term, message.is_granted, message.is_rehearsal
+                letter.target, cluster_id, source, directory, message.term, message.is_granted, message.is_rehearsal
             )
         case InstallSnapshot():
             return RaftInstallSnapshotRequest(
                 letter.target,
+                cluster_id,
                 source,
                 directory,
                 message.term,
@@ -93,7 +97,7 @@ def to_wire(letter: Letter) -> RaftRequest:
                 encode_snapshot(message.snapshot),
             )
         case TakeOver():
-            return RaftTakeOverRequest(letter.target, source, directory, message.term)
+            return RaftTakeOverRequest(letter.target, cluster_id, source, directory, message.term)
         case _:
             assert_never(message)
 

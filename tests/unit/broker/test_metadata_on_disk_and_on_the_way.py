@@ -104,6 +104,6 @@ MESSAGES = [
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_a_letter_arrives_as_it_was_sent(message):
-    request = to_wire(Letter(NodeId(2), message))
-    assert request.target == 2
+    request = to_wire(Letter(NodeId(2), message), "ours")
+    assert (request.target, request.cluster_id) == (2, "ours")
     assert from_wire(request) == message

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.model.errors import ErrorCode
+from headrace.runtime.network import Address
+from headrace.servers.kafka.server import KafkaServer
 from headrace.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -16,10 +20,13 @@ from headrace.wire.messages.describe_cluster import DescribeClusterRequest
 from headrace.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from headrace.wire.messages.drain_node import DrainNodeRequest
 from headrace.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from headrace.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from headrace.wire.messages.plan_rebalance import PlanRebalanceRequest
+from headrace.wire.messages.raft_append_entries import RaftAppendEntriesRequest
+from headrace.wire.messages.raft_request_vote import RaftRequestVoteRequest
 from headrace.wire.messages.unregister_broker import UnregisterBrokerRequest
-from tests.unit.servers.living_server import living_server
+from tests.unit.servers.living_server import Client, living_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,3 +119,31 @@ async def test_a_node_alone_has_nothing_to_rebalance(tmp_path: Path) -> None:
         plan = await client.ask(PlanRebalanceRequest(), 0)
         assert (plan.error_code, plan.topics, plan.stuck_replicas) == (ErrorCode.NONE, [], 0)
         assert (await client.ask(PlanRebalanceRequest(ABSENT), 0)).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+async def test_nobody_passes_for_a_follower_where_clients_come_in(tmp_path: Path) -> None:
+    async with living_server(tmp_path) as server:
+        await server.create_topic(TOPIC)
+        client = await server.connect()
+        topic_id = next(iter(server.node.topics)).topic_id
+        wanted = [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(0, flushed_offset=1000)])]
+        answer = await client.ask(FetchRequest(replica_state=ReplicaState(ABSENT, 1), topics=wanted), 17)
+        assert answer.error_code == ErrorCode.NONE
+        assert server.node.followers_heard_ms == {}
+
+
+async def test_letters_of_another_cluster_and_damaged_ones_change_nothing(tmp_path: Path) -> None:
+    async with living_server(tmp_path) as server:
+        meeting = KafkaServer(server.node, is_for_nodes=True)
+        place = await meeting.start(Address("127.0.0.1", 0))
+        reader, writer = await asyncio.open_connection(*place)
+        client = Client(reader, writer)
+        term, cluster_id = server.node.quorum.raft.term, server.node.image.cluster_id or ""
+        vote = RaftRequestVoteRequest(ALONE, "another", ABSENT, b"d" * 16, term + 5, term, 1000)
+        assert (await client.ask(vote, 0)).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert (await client.ask(replace(vote, target=ABSENT), 0)).error_code == ErrorCode.INVALID_VOTER_KEY
+        damaged = RaftAppendEntriesRequest(ALONE, cluster_id, ABSENT, b"d" * 16, term + 5, entries=b"x" * 100)
+        assert (await client.ask(damaged, 0)).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert server.node.quorum.raft.term == term
+        writer.close()
+        await meeting.stop()

@@ -33,9 +33,8 @@ REST_FACTOR = (
 
 def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch | None:
     """Answer at once if there is enough; otherwise leave a wait behind."""
-    node = request.node
     try:
-        session, is_full = _session(node, message, request.version)
+        session, is_full = _session(message, request)
     except Refusal as refusal:
         chunks = encode_fetch_response(request.correlation_id, request.version, (), error_code=refusal.code)
         request.connection.fill_with_slices(slot, chunks)
@@ -44,11 +43,11 @@ def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch |
     return None if pending.attempt() else pending
 
 
-def _session(node: Node, message: FetchRequest, version: int) -> tuple[FetchSession, bool]:
+def _session(message: FetchRequest, request: Request) -> tuple[FetchSession, bool]:
     """The session a request belongs to, brought up to date; and whether its answer names every partition."""
-    sessions = node.fetch_sessions
-    reader = _reader(message, version)
-    uses_ids = version >= TOPIC_IDS_FROM
+    node, sessions = request.node, request.node.fetch_sessions
+    reader = _reader(message, request)
+    uses_ids = request.version >= TOPIC_IDS_FROM
     if message.session_epoch in {EPOCH_CLOSES, EPOCH_OPENS}:
         if message.session_id != NO_SESSION:
             sessions.close(message.session_id)
@@ -89,10 +88,12 @@ def _session(node: Node, message: FetchRequest, version: int) -> tuple[FetchSess
     return session, is_full
 
 
-def _reader(message: FetchRequest, version: int) -> Reader | None:
+def _reader(message: FetchRequest, request: Request) -> Reader | None:
+    """The node that follows; None for a consumer. On the clients' listener all are: what a follower says is believed,
+    and decides what is safe."""
     state = message.replica_state
-    if version < REPLICA_STATE_FROM or state.replica_id < 0:
-        return None  # a consumer; followers of our kind speak the newest version
+    if not request.server.is_for_nodes or request.version < REPLICA_STATE_FROM or state.replica_id < 0:
+        return None
     return Reader(NodeId(state.replica_id), state.replica_epoch)
 
 

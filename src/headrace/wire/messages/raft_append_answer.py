@@ -10,7 +10,6 @@ from typing import ClassVar, Self
 from headrace.wire.primitives import Reader, Writer
 
 _itqiqiq = Struct(">i?qiqiq")
-_ii = Struct(">ii")
 
 
 @dataclass(slots=True)
@@ -20,6 +19,7 @@ class RaftAppendAnswerRequest:
     FLEXIBLE_FROM: ClassVar[int | None] = 0
 
     target: int = 0
+    cluster_id: str = ""  # empty until the cluster has a name
     source: int = 0
     directory: bytes = b""
     term: int = 0
@@ -32,14 +32,18 @@ class RaftAppendAnswerRequest:
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
-        target, source = reader.unpack(_ii)
+        target = reader.int32()
+        cluster_id = reader.string(True)
+        source = reader.int32()
         directory = reader.blob(True)
         term, is_accepted, end, hint_term, asked_end, session, round = reader.unpack(_itqiqiq)
         reader.skip_tagged_fields()
-        return cls(target, source, directory, term, is_accepted, end, hint_term, asked_end, session, round)
+        return cls(target, cluster_id, source, directory, term, is_accepted, end, hint_term, asked_end, session, round)
 
     def encode(self, writer: Writer, version: int) -> None:
-        writer.pack(_ii, self.target, self.source)
+        writer.int32(self.target)
+        writer.string(self.cluster_id, True)
+        writer.int32(self.source)
         writer.blob(self.directory, True)
         writer.pack(
             _itqiqiq, self.term, self.is_accepted, self.end, self.hint_term, self.asked_end, self.session, self.round,

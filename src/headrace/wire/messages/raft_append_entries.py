@@ -9,7 +9,6 @@ from typing import ClassVar, Self
 
 from headrace.wire.primitives import Reader, Writer
 
-_ii = Struct(">ii")
 _iqiqiq = Struct(">iqiqiq")
 
 
@@ -20,6 +19,7 @@ class RaftAppendEntriesRequest:
     FLEXIBLE_FROM: ClassVar[int | None] = 0
 
     target: int = 0
+    cluster_id: str = ""  # empty until the cluster has a name
     source: int = 0
     directory: bytes = b""
     term: int = 0
@@ -32,15 +32,22 @@ class RaftAppendEntriesRequest:
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
-        target, source = reader.unpack(_ii)
+        target = reader.int32()
+        cluster_id = reader.string(True)
+        source = reader.int32()
         directory = reader.blob(True)
         term, previous_end, previous_term, commit_end, session, round = reader.unpack(_iqiqiq)
         entries = reader.nullable_view(True)
         reader.skip_tagged_fields()
-        return cls(target, source, directory, term, previous_end, previous_term, commit_end, session, round, entries)
+        return cls(
+            target, cluster_id, source, directory, term, previous_end, previous_term, commit_end, session, round,
+            entries,
+        )
 
     def encode(self, writer: Writer, version: int) -> None:
-        writer.pack(_ii, self.target, self.source)
+        writer.int32(self.target)
+        writer.string(self.cluster_id, True)
+        writer.int32(self.source)
         writer.blob(self.directory, True)
         writer.pack(
             _iqiqiq, self.term, self.previous_end, self.previous_term, self.commit_end, self.session, self.round,

@@ -9,7 +9,6 @@ from typing import ClassVar, Self
 
 from headrace.wire.primitives import Reader, Writer
 
-_ii = Struct(">ii")
 _iiq = Struct(">iiq")
 
 
@@ -20,6 +19,7 @@ class RaftInstallSnapshotRequest:
     FLEXIBLE_FROM: ClassVar[int | None] = 0
 
     target: int = 0
+    cluster_id: str = ""  # empty until the cluster has a name
     source: int = 0
     directory: bytes = b""
     term: int = 0
@@ -29,15 +29,19 @@ class RaftInstallSnapshotRequest:
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
-        target, source = reader.unpack(_ii)
+        target = reader.int32()
+        cluster_id = reader.string(True)
+        source = reader.int32()
         directory = reader.blob(True)
         term, session, round = reader.unpack(_iiq)
         snapshot = reader.blob(True)
         reader.skip_tagged_fields()
-        return cls(target, source, directory, term, session, round, snapshot)
+        return cls(target, cluster_id, source, directory, term, session, round, snapshot)
 
     def encode(self, writer: Writer, version: int) -> None:
-        writer.pack(_ii, self.target, self.source)
+        writer.int32(self.target)
+        writer.string(self.cluster_id, True)
+        writer.int32(self.source)
         writer.blob(self.directory, True)
         writer.pack(_iiq, self.term, self.session, self.round)
         writer.blob(self.snapshot, True)

@@ -9,7 +9,6 @@ from typing import ClassVar, Self
 
 from headrace.wire.primitives import Reader, Writer
 
-_ii = Struct(">ii")
 _iiqtt = Struct(">iiq??")
 
 
@@ -20,6 +19,7 @@ class RaftRequestVoteRequest:
     FLEXIBLE_FROM: ClassVar[int | None] = 0
 
     target: int = 0
+    cluster_id: str = ""  # empty until the cluster has a name
     source: int = 0
     directory: bytes = b""  # the disk of the source
     term: int = 0
@@ -30,14 +30,18 @@ class RaftRequestVoteRequest:
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
-        target, source = reader.unpack(_ii)
+        target = reader.int32()
+        cluster_id = reader.string(True)
+        source = reader.int32()
         directory = reader.blob(True)
         term, last_term, end, is_rehearsal, is_appointed = reader.unpack(_iiqtt)
         reader.skip_tagged_fields()
-        return cls(target, source, directory, term, last_term, end, is_rehearsal, is_appointed)
+        return cls(target, cluster_id, source, directory, term, last_term, end, is_rehearsal, is_appointed)
 
     def encode(self, writer: Writer, version: int) -> None:
-        writer.pack(_ii, self.target, self.source)
+        writer.int32(self.target)
+        writer.string(self.cluster_id, True)
+        writer.int32(self.source)
         writer.blob(self.directory, True)
         writer.pack(_iiqtt, self.term, self.last_term, self.end, self.is_rehearsal, self.is_appointed)
         writer.no_tagged_fields()

@@ -4,12 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import Struct
 from typing import ClassVar, Self
 
 from headrace.wire.primitives import Reader, Writer
-
-_ii = Struct(">ii")
 
 
 @dataclass(slots=True)
@@ -19,20 +16,25 @@ class RaftTakeOverRequest:
     FLEXIBLE_FROM: ClassVar[int | None] = 0
 
     target: int = 0
+    cluster_id: str = ""  # empty until the cluster has a name
     source: int = 0
     directory: bytes = b""
     term: int = 0
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
-        target, source = reader.unpack(_ii)
+        target = reader.int32()
+        cluster_id = reader.string(True)
+        source = reader.int32()
         directory = reader.blob(True)
         term = reader.int32()
         reader.skip_tagged_fields()
-        return cls(target, source, directory, term)
+        return cls(target, cluster_id, source, directory, term)
 
     def encode(self, writer: Writer, version: int) -> None:
-        writer.pack(_ii, self.target, self.source)
+        writer.int32(self.target)
+        writer.string(self.cluster_id, True)
+        writer.int32(self.source)
         writer.blob(self.directory, True)
         writer.int32(self.term)
         writer.no_tagged_fields()

@@ -10,7 +10,6 @@ from typing import ClassVar, Self
 from headrace.wire.primitives import Reader, Writer
 
 _itt = Struct(">i??")
-_ii = Struct(">ii")
 
 
 @dataclass(slots=True)
@@ -20,6 +19,7 @@ class RaftVoteAnswerRequest:
     FLEXIBLE_FROM: ClassVar[int | None] = 0
 
     target: int = 0
+    cluster_id: str = ""  # empty until the cluster has a name
     source: int = 0
     directory: bytes = b""
     term: int = 0
@@ -28,14 +28,18 @@ class RaftVoteAnswerRequest:
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
-        target, source = reader.unpack(_ii)
+        target = reader.int32()
+        cluster_id = reader.string(True)
+        source = reader.int32()
         directory = reader.blob(True)
         term, is_granted, is_rehearsal = reader.unpack(_itt)
         reader.skip_tagged_fields()
-        return cls(target, source, directory, term, is_granted, is_rehearsal)
+        return cls(target, cluster_id, source, directory, term, is_granted, is_rehearsal)
 
     def encode(self, writer: Writer, version: int) -> None:
-        writer.pack(_ii, self.target, self.source)
+        writer.int32(self.target)
+        writer.string(self.cluster_id, True)
+        writer.int32(self.source)
         writer.blob(self.directory, True)
         writer.pack(_itt, self.term, self.is_granted, self.is_rehearsal)
         writer.no_tagged_fields()
