@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer", bound="Message")
 
+log = logging.getLogger(__name__)
+
 NODES: Final = "CONTROLLER"  # Kafka's usual name for the listener where nodes meet
 CLIENTS: Final = "PLAINTEXT"
 PATIENCE_S: Final = 10.0  # an election takes two seconds, and may have to be held again
 RETRY_S: Final = 0.05
+QUIET_S: Final = 5.0  # of waiting, before somebody who watches should be told why
 LANE: Final = "controller"
 
 
@@ -83,6 +87,17 @@ class Assembly:
     def start(self, tasks: TaskScope) -> None:
         tasks.start(self.quorum.run(), "metadata log")
         tasks.start(self.controller.run(), "controller")
+
+    async def agreed_start(self) -> None:
+        """Until it is known what was agreed on before this node started. Without a majority that takes for ever."""
+        while True:
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    await self.quorum.agreed_start()
+                    return
+            except TimeoutError:
+                voters = self.quorum.raft.membership.voter_ids
+                log.warning("waiting for a majority of the voters %s; are they running?", list(voters))
 
     async def join(self, new_cluster_id: str) -> None:
         """Until the cluster has a name and knows this life of the node."""

@@ -89,7 +89,7 @@ class Controller:
             raise _not_controller()
         node = self._quorum.image.nodes.get(node_id)
         if node is None or node.broker_epoch != broker_epoch:
-            raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} is not known with broker epoch {broker_epoch}")
+            raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"another process has registered as node {node_id} since")
         if wants_stop and not node.is_draining:
             await self._quorum.submit(lambda image: drain_node(image, node_id))
         if wants_fence:

@@ -44,6 +44,10 @@ ANSWER_S: Final = 1.0  # half a session: a controller that is gone must not keep
 LANE: Final = "enrolment"
 
 
+class DisplacedNode(Exception):
+    """The cluster knows another life of this node: what this one would do counts for nothing."""
+
+
 class Place(Protocol):
     """What a node says about itself."""
 
@@ -143,7 +147,10 @@ class Enrolment:
             is_served = await self._say_here(wants_fence=wants_fence)
         except Refusal as refusal:
             if refusal.code is ErrorCode.STALE_BROKER_EPOCH and not wants_fence:
-                raise
+                raise DisplacedNode(
+                    f"another process has registered as node {self._place.node_id} since this one did, or the node was "
+                    "removed from the cluster; give each node an id of its own"
+                ) from refusal
             log.debug("the heartbeat was refused: %s", refusal)
             return False
         except ClientError as trouble:

@@ -10,6 +10,7 @@ from headrace.broker.appending import AppendStage
 from headrace.broker.assembly import Assembly, Place
 from headrace.broker.coordination import Coordination, new_topic
 from headrace.broker.counters import Counters
+from headrace.broker.enrolment import DisplacedNode
 from headrace.broker.fetching import SessionCache
 from headrace.broker.follower import Followers
 from headrace.broker.following import Following
@@ -125,7 +126,7 @@ class Node:
         self._tasks.start(self.store.run(), "flusher")
         if meet is not None:
             self._place.endpoints = tuple(await meet())
-        await self.quorum.agreed_start()
+        await self.assembly.agreed_start()
         check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
         await self.assembly.join(identity.cluster_id or topic_id_text(self.new_topic_id()))
         if not identity.cluster_id:
@@ -249,7 +250,7 @@ class Node:
             self.failed.set_result(error)
 
     def _task_failed(self, name: str, error: BaseException) -> None:
-        if not isinstance(error, DiskFailure):  # its words are enough, and `fail` says them
+        if not isinstance(error, DiskFailure | DisplacedNode):  # their words are enough, and `fail` says them
             log.error("the task %r failed", name, exc_info=error)
         self.fail(error)
 
