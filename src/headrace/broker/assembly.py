@@ -124,6 +124,7 @@ class Assembly:
 
     async def close(self) -> None:
         await self.peers.close()
+        self.quorum.close()
 
     @property
     def cluster_id(self) -> str:

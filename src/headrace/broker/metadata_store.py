@@ -1,21 +1,20 @@
 """What Raft must never forget, on disk: the ballot, the entries, the last snapshot.
 
-The entries are the metadata log, a log as any other. The ballot and the snapshot are small files that are replaced
-whole. Nothing here decides anything; the quorum says what to save, and waits for it.
+The entries are the metadata log, a log as any other. The snapshot is a file that is replaced whole, the ballot has a
+box of its own. Nothing here decides anything; the quorum says what to save, and waits for it.
 """
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.ballot_box import BallotBox
 from headrace.broker.metadata_entries import batch_of, entry_of
 from headrace.broker.metadata_snapshot import decode_snapshot, encode_snapshot
 from headrace.model.errors import DiskFailure
-from headrace.model.names import LogId, NodeId, Offset, TopicId, TopicPartition
+from headrace.model.names import LogId, Offset, TopicId, TopicPartition
 from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot, Term
-from headrace.raft.membership import Membership, Replica
 from headrace.raft.ready import Ballot
 from headrace.storage.damage import DamagedLog
 from headrace.wire.batches import CorruptBatch, read_header
@@ -23,6 +22,7 @@ from headrace.wire.batches import CorruptBatch, read_header
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headrace.raft.membership import Membership
     from headrace.raft.ready import Saving
     from headrace.runtime.world import World
     from headrace.storage.log import PartitionLog
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 METADATA_TOPIC: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_LOG: Final = LogId(TopicId(bytes(15) + b"\x01"), 0)  # the id that Kafka gives to this topic
-BALLOT_FILE: Final = "quorum-state"
 SNAPSHOT_FILE: Final = "metadata-snapshot"
 FLUSH_LANE: Final = "metadata-flush"  # a decision must not queue behind the data's flushes
 RESERVE_BYTES: Final = 64 << 10  # hundreds of decisions: a full disk must not keep us from starting or deleting topics
@@ -46,6 +45,10 @@ class MetadataStore:
         self.log = log
         self._world = world
         self._store = store
+        self._ballots = BallotBox(world.disk)
+
+    def close(self) -> None:
+        self._ballots.close()
 
     # ---- at start; these block
 
@@ -72,18 +75,7 @@ class MetadataStore:
 
     def load_ballot(self) -> Ballot:
         """Without a file: nobody was voted for, in the latest term that the log knows."""
-        disk = self._world.disk
-        if not disk.exists(BALLOT_FILE):
-            return Ballot(Term(max(self.log.epochs.latest, NO_TERM)))
-        try:
-            fields = json.loads(disk.read_file(BALLOT_FILE))
-            vote = fields["vote"]
-            voted_for = None if vote is None else Replica(NodeId(vote["node"]), bytes.fromhex(vote["directory"]))
-            return Ballot(Term(fields["term"]), voted_for)
-        except (ValueError, KeyError, TypeError) as damage:
-            raise DamagedLog(
-                BALLOT_FILE, 0, 0, f"the file that says whom this node voted for cannot be read: {damage}"
-            ) from damage
+        return self._ballots.load() or Ballot(Term(max(self.log.epochs.latest, NO_TERM)))
 
     def _entries(self) -> Iterator[Entry]:
         log = self.log
@@ -110,7 +102,7 @@ class MetadataStore:
     async def save(self, saving: Saving) -> None:
         """Write and flush. A disk that fails ends the node: what it holds is unknown from then on."""
         if saving.ballot is not None:
-            await self._flush(partial(self._world.disk.replace_file, BALLOT_FILE, _encode_ballot(saving.ballot)))
+            await self._flush(partial(self._ballots.save, saving.ballot))
         if saving.snapshot is not None:
             await self._store_snapshot(saving.snapshot)
             await self._restart_log(saving.snapshot.end)
@@ -147,10 +139,3 @@ class MetadataStore:
             await self._world.threads.run(call, lane=FLUSH_LANE)
         except OSError as error:
             raise DiskFailure(f"the metadata log cannot be flushed: {error}") from error
-
-
-def _encode_ballot(ballot: Ballot) -> bytes:
-    vote = None
-    if ballot.vote is not None:
-        vote = {"node": ballot.vote.node_id, "directory": ballot.vote.directory.hex()}
-    return json.dumps({"term": ballot.term, "vote": vote}).encode() + b"\n"

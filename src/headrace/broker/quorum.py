@@ -104,6 +104,9 @@ class Quorum:
         if raft_log.membership.voter_ids == (self._me.node_id,):
             self._raft.tick(self._raft.next_deadline_ms())  # nobody else can lead, so nobody need be waited for
 
+    def close(self) -> None:
+        self._store.close()
+
     # ---- who decides
 
     @property
