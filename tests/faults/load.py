@@ -32,7 +32,6 @@ PAUSE_S = 0.004
 LARGE_EVERY = 50  # now and then a value that fills a good part of a batch
 FOREVER_MS = 600_000  # longer than any outage here, so that a client retries until it knows the outcome
 QUICK_RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
-ADMIN_S = 10.0
 
 
 class Client(threading.Thread):
@@ -238,7 +237,7 @@ class TopicChurn(Client):
 
     def _is_done(self, asked: object) -> bool:
         try:
-            asked.result(ADMIN_S)
+            asked.result(PATIENCE_S)
         except KafkaException:
             return False
         return True
@@ -272,7 +271,7 @@ class RecordDeleter(Client):
             self.history.ask_delete(partition, offset)
             asked = TopicPartition(*partition, offset)
             try:
-                low = self._admin.delete_records([asked])[asked].result(ADMIN_S).low_watermark
+                low = self._admin.delete_records([asked])[asked].result(PATIENCE_S).low_watermark
             except KafkaException:
                 continue
             self.history.deleted(partition, low)
