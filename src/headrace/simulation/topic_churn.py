@@ -66,7 +66,7 @@ async def churn_topics(stage: Stage, name: str, book: TopicBook) -> None:
     chance = stage.random(name)
     number = 0
     while not stage.is_over():
-        await stage.rest(chance.uniform(0.1, 3.0))
+        await stage.rest_between(chance.uniform(0.1, 3.0))
         topic = chance.choice(NAMES)
         expected = book.topics.setdefault(topic, Expected())
         if not expected.is_certain:
