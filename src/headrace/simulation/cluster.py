@@ -142,6 +142,7 @@ class SimulatedCluster:
         self._supervisors: list[asyncio.Task[None]] = []
         self.client_network: Callable[[Network], Network] = lambda network: network
         """What clients get instead of their host's network, if anybody is to overhear them."""
+        self._client_count = 0
         self.is_hurried = False
         """Once set, nodes are started again soon."""
 
@@ -202,7 +203,10 @@ class SimulatedCluster:
     def client(self, name: str, settings: ClusterSettings | None = None) -> Cluster:
         """A client on a host of its own. Everything that uses it must run there: see `run_on`."""
         world = self.client_host(name).world
-        return Cluster(self.bootstrap, self.client_network(world.network), world.clock, world.entropy, settings)
+        self._client_count += 1
+        first = self._client_count % len(self.nodes)  # each asks another node first
+        bootstrap = self.bootstrap[first:] + self.bootstrap[:first]
+        return Cluster(bootstrap, self.client_network(world.network), world.clock, world.entropy, settings)
 
     def run_on(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return self.client_host(name).start(work, "client")

@@ -5,6 +5,7 @@ I8, I10 and I11 of the cluster's invariants:
 - One leader in each epoch, whoever is asked: the images, and the replicas themselves.
 - The high watermark never falls while one leads. Another leader may show less for a moment, but whatever was once below
   it (the *true* high watermark) is on the disk of everyone in the in-sync set, the same bytes on each.
+- Everyone in the in-sync set counts for its leader.
 - Nobody who is fenced is in an in-sync set, but for its last member.
 """
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from headrace.broker.partition import Partition
     from headrace.metadata.image import ClusterImage
+    from headrace.metadata.image import Partition as PartitionState
     from headrace.model.names import Epoch, NodeId
     from headrace.simulation.cluster import NodeProcess
     from headrace.simulation.device import Device
@@ -68,6 +70,9 @@ _mark_of = attrgetter(
     "log.cuts",
     "replica.is_leader",
     "replica.leader_epoch",
+    "replica.in_sync",
+    "replica._proposed",
+    "replica._in_doubt",
     "high_watermark",
     "last_stable_offset",
 )
@@ -141,6 +146,7 @@ class ReplicaWatch:
         replica = partition.replica
         epoch, truth, log = replica.leader_epoch, self._truth(partition.log_id), partition.log
         self._check_leader(partition.log_id, partition.name, epoch, node_id)
+        self._check_counted(node_id, partition)
         watermark, known = partition.high_watermark, truth.watermark_of.get(epoch, 0)
         if watermark < known:
             detail = f"node {node_id} had {known} before, in epoch {epoch}"
@@ -157,8 +163,18 @@ class ReplicaWatch:
         truth.high_watermark = max(truth.high_watermark, watermark)
         return is_news
 
+    def _check_counted(self, node_id: NodeId, partition: Partition) -> None:
+        """Whoever may be elected counts for the high watermark, also while the leader has not heard of it yet."""
+        state, replica = self._state_of(partition), partition.replica
+        if state is None or (state.leader, state.leader_epoch) != (node_id, replica.leader_epoch):
+            return
+        uncounted = set(state.isr) - replica._members
+        if uncounted:
+            detail = f"in sync are {state.isr}, and node {node_id} leads with {replica.in_sync}"
+            self._report(Kind.UNCOUNTED, partition.name, partition.high_watermark, detail)
+
     def _check_member(self, process: NodeProcess, partition: Partition) -> None:
-        state = None if self._image is None else self._image.partition(*partition.log_id)
+        state = self._state_of(partition)
         truth, log = self._truth(partition.log_id), partition.log
         if state is None or process.node_id not in state.isr or log.is_closed:
             return
@@ -184,6 +200,9 @@ class ReplicaWatch:
             if not _agrees(truth, base_offset, batch):
                 detail = f"node {process.node_id} has {batch}, others have {truth.batches.get(base_offset)}"
                 self._report(Kind.FORKED, partition.name, base_offset, detail)
+
+    def _state_of(self, partition: Partition) -> PartitionState | None:
+        return None if self._image is None else self._image.partition(*partition.log_id)
 
     def _truth(self, log_id: LogId) -> _Truth:
         return self._truths.setdefault(log_id, _Truth())

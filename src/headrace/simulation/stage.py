@@ -82,6 +82,10 @@ class Stage:
         return [partition for topic in self.topics if not topic.is_reserved for partition in topic.partitions]
 
     @property
+    def is_clustered(self) -> bool:
+        return len(self.cluster.nodes) > 1
+
+    @property
     def now_s(self) -> float:
         return self.cluster.universe.loop.time()
 
