@@ -246,11 +246,14 @@ class FetchSession:
         diverging = partition.divergence(wanted.offset, wanted.last_epoch)
         if diverging is not None:
             return FetchedPartition(wanted.index, ErrorCode.NONE, -1, -1, -1, diverging=diverging)
-        start = partition.log.start_offset
-        if wanted.offset < start:  # what it lacks is gone here as well: it has to begin anew where we do
-            return FetchedPartition(wanted.index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, start)
+        offset = wanted.offset
+        if offset < partition.log.start_offset:
+            start = partition.first_batch_offset()
+            if offset != start:  # what it lacks is gone here as well: it has to begin anew where we do
+                return FetchedPartition(wanted.index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, start)
+            offset = Offset(partition.log.start_offset)  # it is in the same batch, and batches travel whole
         readable = partition.read_as_follower(
-            wanted.offset,
+            offset,
             min(wanted.max_bytes, room),
             at_least_one=at_least_one,
             leader_epoch=wanted.leader_epoch,

@@ -481,6 +481,11 @@ class Partition:
             records = None if run is None else run[0]
         return Readable(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset))
 
+    def first_batch_offset(self) -> Offset:
+        """Where our first batch begins. The log may begin within it: records are deleted singly, batches kept whole."""
+        log = self.log
+        return Offset(min(log.start_offset, log.end_if_cut(log.start_offset)))
+
     def divergence(self, offset: Offset, last_epoch: Epoch) -> tuple[Epoch, Offset] | None:
         """Where a follower's log went another way than ours: its last batch before `offset` is of `last_epoch`."""
         if last_epoch == NO_EPOCH or offset <= self.log.start_offset:
@@ -646,6 +651,8 @@ def new_batches(records: memoryview, next_offset: int) -> tuple[list[memoryview]
                 raise CorruptBatch(f"the batch at {header.base_offset} was damaged on its way from the leader")
             views.append(records[position : position + header.size])
             headers.append(header)
+        elif header.next_offset > next_offset and not headers:
+            raise CorruptBatch(f"the batch at {header.base_offset} begins before our log's end at {next_offset}")
         position += header.size
     return views, headers
 

@@ -139,12 +139,26 @@ class Quorum:
         if not self.is_leader:
             raise self._not_controller()
         self._follow_own_leadership()
-        decision = decide(self._pending_image)
+        try:
+            decision = decide(self._pending_image)
+        except Refusal:
+            await self._state_confirmed()
+            raise
         if decision.records:
             self._append(decision.records)
-        # Also without records: the answer may tell of a state that is written and not agreed on yet.
-        await self._agreed(self._raft.log.end)
+            await self._agreed(self._raft.log.end)
+        else:
+            await self._state_confirmed()
         return decision.response
+
+    async def _state_confirmed(self) -> None:
+        """An answer that changes nothing still tells of a state: it must be agreed on, and the latest there is.
+
+        One who was paused, or is cut off, may think that it leads while others have decided more.
+        """
+        await self._agreed(self._raft.log.end)
+        if self._raft.membership.voter_ids != (self._me.node_id,):  # nobody takes over from a lone voter
+            await self.confirm_leadership()
 
     async def confirm_leadership(self) -> None:
         """Wait until it is certain that nobody else had taken over when this was called.

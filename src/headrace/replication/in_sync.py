@@ -95,12 +95,12 @@ class Followers:
                 slow.add(node_id)
         return slow
 
-    def caught_up(self, node_id: NodeId, high_watermark: Offset, now_ms: int, lag_max_ms: int) -> bool:
+    def caught_up(self, node_id: NodeId, committed_end: Offset, now_ms: int, lag_max_ms: int) -> bool:
         """Whether one that is not in sync may be so again: it has all that is committed on its disk, and keeps up."""
         follower = self._known.get(node_id)
         return (
             follower is not None
             and follower.broker_epoch >= 0
-            and follower.flushed >= high_watermark
+            and follower.flushed >= committed_end
             and now_ms - follower.caught_up_ms <= lag_max_ms
         )

@@ -32,6 +32,7 @@ class Replica:
 
     __slots__ = (
         "_counts_written",
+        "_epoch_start",
         "_followers",
         "_in_doubt",
         "_in_sync_needed",
@@ -73,6 +74,8 @@ class Replica:
         self.is_leader = False
         """It leads, and may act on it."""
         self._leads = False
+        self._epoch_start = Offset(0)
+        """Where our log ended when we began to lead: all that was ever committed lies before it."""
         self._is_leased = True
         self.leader: NodeId = NO_NODE
         self.replicas: tuple[NodeId, ...] = (node_id,)
@@ -96,6 +99,7 @@ class Replica:
         self.leader_epoch = epoch
         self.leader = self.node_id
         self._leads = True
+        self._epoch_start = self.written
         self.is_leader = self._is_leased
         self._proposed, self._in_doubt = None, ()
         self.replicas = tuple(in_sync if replicas is None else replicas)
@@ -137,13 +141,15 @@ class Replica:
         """The in-sync set that this leader would propose; None if it has the right one, or waits for an answer."""
         if not self.is_leader or self._proposed is not None:
             return None
+        # A new leader's high watermark may lag behind what was committed; where its epoch starts does not.
+        committed_end = max(self.high_watermark, self._epoch_start)
         slow = self._followers.too_slow(self.in_sync, self.written, heard_ms, now_ms, lag_max_ms)
         back = {
             node_id
             for node_id in self.replicas
             if node_id not in self.in_sync
             and is_here(node_id)
-            and self._followers.caught_up(node_id, self.high_watermark, now_ms, lag_max_ms)
+            and self._followers.caught_up(node_id, committed_end, now_ms, lag_max_ms)
         }
         wanted = tuple(sorted((set(self.in_sync) - slow) | back))
         return None if wanted == self.in_sync else wanted

@@ -17,7 +17,9 @@ from headrace.simulation.life import OUTSIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
+    from random import Random
 
+    from headrace.model.names import TopicPartition
     from headrace.runtime.network import Network
     from headrace.simulation.host import Host
     from headrace.simulation.universe import Universe
@@ -29,6 +31,7 @@ RESTARTS_S = (0.1, 0.5, 5.0)  # at most, before it is started again: as systemd 
 HURRIED_RESTART_S = 0.3
 STOP_S = 30.0  # as `headrace serve`: a stop that takes longer is given up
 READY_STEP_S = 0.1
+STALE_CLIENT_FRACTION = 0.2
 
 
 class NodeProcess:
@@ -139,6 +142,7 @@ class SimulatedCluster:
         self._supervisors: list[asyncio.Task[None]] = []
         self.client_network: Callable[[Network], Network] = lambda network: network
         """What clients get instead of their host's network, if anybody is to overhear them."""
+        self._client_count = 0
         self.is_hurried = False
         """Once set, nodes are started again soon."""
 
@@ -179,6 +183,18 @@ class SimulatedCluster:
         while not all(life.is_over for life in lives):  # noqa: ASYNC110 - a clean stop takes its time
             await asyncio.sleep(READY_STEP_S)
 
+    def address_for(self, partition: TopicPartition, chance: Random) -> Address:
+        """Mostly of the leader, as a client knows it that has asked; else of anybody, as if it had asked long ago."""
+        if len(self.nodes) == 1:
+            return self.nodes[0].address
+        guess = chance.choice(self.nodes)
+        if chance.random() < STALE_CLIENT_FRACTION or guess.node is None:
+            return guess.address
+        topic = guess.node.image.topic_named(partition.topic)
+        known = None if topic is None else guess.node.image.partition(topic.topic_id, partition.partition)
+        leader = next((it for it in self.nodes if known is not None and it.node_id == known.leader), guess)
+        return leader.address
+
     # Clients
 
     def client_host(self, name: str) -> Host:
@@ -187,7 +203,10 @@ class SimulatedCluster:
     def client(self, name: str, settings: ClusterSettings | None = None) -> Cluster:
         """A client on a host of its own. Everything that uses it must run there: see `run_on`."""
         world = self.client_host(name).world
-        return Cluster(self.bootstrap, self.client_network(world.network), world.clock, world.entropy, settings)
+        self._client_count += 1
+        first = self._client_count % len(self.nodes)  # each asks another node first
+        bootstrap = self.bootstrap[first:] + self.bootstrap[:first]
+        return Cluster(bootstrap, self.client_network(world.network), world.clock, world.entropy, settings)
 
     def run_on(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return self.client_host(name).start(work, "client")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.simulation.life import Life
 
 SKEW_MAX_MS = 3_000_000  # the node refuses records from more than an hour ahead, and should not refuse all of them
+PHASE_S = 60.0  # a longer run changes its kinds as often
 KINDS = (0, 1, 1, 2, 2, 3, 3, 4, 5)  # in one run: few show what each does, and all seeds together mix them all
 DEATHS = ("crash", "power cut", "power cut in the middle")  # and one of these: other faults show when a node starts
 GAPS_S = (0.5, 3.0, 8.0)  # at most this long from one to the next
@@ -35,15 +36,18 @@ SPACE_LEFT_BYTES = (0, 20_000)
 class Faults:
     """Called on nodes while they are up or down; what does not apply at the moment does nothing."""
 
-    def __init__(self, cluster: SimulatedCluster, kinds: Collection[str] | None = None) -> None:
-        """`kinds` are the names of those that may happen; None lets the seed choose."""
+    def __init__(
+        self, cluster: SimulatedCluster, kinds: Collection[str] | None = None, *, gap_factor: float = 1.0
+    ) -> None:
+        """`kinds` are the names of those that may happen; None lets the seed choose. `gap_factor` spreads them."""
         self._cluster = cluster
         self._chance = cluster.universe.random("faults")
         self.happened: Counter[str] = Counter()
         self.failed_lives: list[Life] = []
         """Of nodes whose disk has failed: none of them may go on."""
         self._lasting = TaskScope(self._broke)
-        every: dict[str, Callable[[NodeProcess], Coroutine[Any, Any, None]]] = {
+        self._gap_factor = gap_factor
+        self._every: dict[str, Callable[[NodeProcess], Coroutine[Any, Any, None]]] = {
             "crash": self._crash,
             "power cut": self._cut_power,
             "power cut in the middle": self._cut_power_soon,
@@ -58,7 +62,7 @@ class Faults:
             "clock jump": self._jump_clock,
         }
         if len(cluster.nodes) > 1:
-            every |= {
+            self._every |= {
                 "crash of several": self._crash_several,
                 "power cut of several": self._cut_power_of_several,
                 "crash of the controller": self._crash_controller,
@@ -66,25 +70,35 @@ class Faults:
                 "halves": self._halve,
                 "cut off from the others": self._cut_off,
             }
-        if kinds is None:
-            kinds = self._chance.sample(list(every), self._chance.choice(KINDS))
-            if kinds:
-                kinds.append(self._chance.choice(DEATHS))
-        self._kinds = {name: every[name] for name in every if name in kinds}
+        self._are_kinds_given = kinds is not None
+        self._kinds = self._draw() if kinds is None else [name for name in self._every if name in kinds]
+
+    def _draw(self) -> list[str]:
+        kinds = self._chance.sample(list(self._every), self._chance.choice(KINDS))
+        if kinds:
+            kinds.append(self._chance.choice(DEATHS))
+        return [name for name in self._every if name in kinds]
 
     async def strike(self, duration_s: float) -> None:
         """Trouble for this long; then whatever still lasts is for `heal`."""
+        while duration_s > 0:
+            await self._strike_one_phase(min(duration_s, PHASE_S))
+            duration_s -= PHASE_S
+            if duration_s > 0 and not self._are_kinds_given:
+                self._kinds = self._draw()
+
+    async def _strike_one_phase(self, duration_s: float) -> None:
         loop = self._cluster.universe.loop
         deadline_s = loop.time() + duration_s
         while loop.time() < deadline_s:
-            await asyncio.sleep(self._chance.choice(GAPS_S) * self._chance.random())
+            await asyncio.sleep(self._chance.choice(GAPS_S) * self._chance.random() * self._gap_factor)
             if not self._kinds:
                 continue
-            name = self._chance.choice(list(self._kinds))
+            name = self._chance.choice(self._kinds)
             self.happened[name] += 1
             self._cluster.universe.trace.note("fault", name)
             # One that lasts goes on while the next begins: a slow disk loses its power too.
-            self._lasting.start(self._kinds[name](self._chance.choice(self._cluster.nodes)), name)
+            self._lasting.start(self._every[name](self._chance.choice(self._cluster.nodes)), name)
 
     async def heal(self) -> None:
         """From now on nothing is wrong."""

@@ -114,6 +114,7 @@ class Kind(Enum):
     METADATA_FORKED = "two nodes disagree on what was decided"
     FORKED = "two replicas hold different records below the high watermark"
     BEHIND = "a replica is in sync and lacks what was committed"
+    UNCOUNTED = "a replica is in sync and its leader commits without it"
     FENCED_IN_SYNC = "a node that is fenced is in an in-sync set"
     BUG = "code failed in a way that nobody expects"
 

@@ -1,4 +1,4 @@
-"""What must hold of the metadata log between any two turns of the loop.
+"""What must hold of the metadata log between any two turns of the loop (I8 and I9 of the cluster's invariants).
 
 One leader, and one vote of each node, in a term; logs that agree wherever they share an entry; a past that nobody
 changes; and one image for each place in it.
@@ -16,15 +16,15 @@ from headrace.raft.ready import Role
 from headrace.simulation.history import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from headrace.broker.node import Node
     from headrace.broker.quorum import Quorum
     from headrace.metadata.image import ClusterImage
     from headrace.model.names import NodeId, Offset
     from headrace.raft.log import Entry, Term
     from headrace.raft.messages import Letter
     from headrace.raft.node import RaftNode
-    from headrace.simulation.cluster import NodeProcess
     from headrace.simulation.history import History
 
 
@@ -42,8 +42,7 @@ class _Content(NamedTuple):
 
 
 class RaftWatch:
-    def __init__(self, nodes: Sequence[NodeProcess], history: History) -> None:
-        self._nodes = nodes
+    def __init__(self, history: History) -> None:
         self._history = history
         self._standings: dict[NodeId, _Standing] = {}
         self._overheard: dict[NodeId, Quorum] = {}
@@ -55,20 +54,18 @@ class RaftWatch:
         self._images: dict[Offset, ClusterImage] = {}
         self.on_image: Callable[[ClusterImage], None] = lambda _: None
         """Called with every image that any node has, once."""
-        self.newest: ClusterImage | None = None
-        """What is known to have been decided last."""
+        self.on_newest: Callable[[ClusterImage], None] = lambda _: None
+        """Called with what was decided last, as soon as any node has applied it."""
         self._newest_end = 0
 
-    def look(self) -> None:
-        for process in self._nodes:
-            if process.host.is_up and process.present is not None and hasattr(process.present, "assembly"):
-                self._look_at(process, process.present.quorum)
-
-    def _look_at(self, process: NodeProcess, quorum: Quorum) -> None:
-        raft = getattr(quorum, "_raft", None)  # while it starts there is none yet
-        if raft is None:
+    def look(self, node_id: NodeId, node: Node) -> None:
+        if not hasattr(node, "assembly"):
             return
-        node_id = process.node_id
+        raft = getattr(node.quorum, "_raft", None)  # while it starts there is none yet
+        if raft is not None:
+            self._look_at(node_id, node.quorum, raft)
+
+    def _look_at(self, node_id: NodeId, quorum: Quorum, raft: RaftNode) -> None:
         if self._overheard.get(node_id) is not quorum:
             self._overhear(quorum)
             self._overheard[node_id] = quorum
@@ -142,7 +139,8 @@ class RaftWatch:
         elif first != image:
             self._report(Kind.METADATA_FORKED, f"node {node_id} makes another image of what was decided up to {end}")
         if end > self._newest_end:
-            self._newest_end, self.newest = end, image
+            self._newest_end = end
+            self.on_newest(image)
 
     def _report(self, kind: Kind, detail: str) -> None:
         self._history.report(kind, None, -1, detail)

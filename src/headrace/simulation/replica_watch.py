@@ -1,14 +1,18 @@
 """What must hold of every partition's replicas while a cluster runs, as seen from inside all of its nodes at once.
 
+I8, I10 and I11 of the cluster's invariants:
+
 - One leader in each epoch, whoever is asked: the images, and the replicas themselves.
 - The high watermark never falls while one leads. Another leader may show less for a moment, but whatever was once below
   it (the *true* high watermark) is on the disk of everyone in the in-sync set, the same bytes on each.
+- Everyone in the in-sync set counts for its leader.
 - Nobody who is fenced is in an in-sync set, but for its last member.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.model.names import LogId, TopicPartition
@@ -16,7 +20,7 @@ from headrace.simulation.history import Kind
 from headrace.wire.batches import read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from headrace.broker.partition import Partition
     from headrace.metadata.image import ClusterImage
@@ -25,7 +29,6 @@ if TYPE_CHECKING:
     from headrace.simulation.cluster import NodeProcess
     from headrace.simulation.device import Device
     from headrace.simulation.history import History
-    from headrace.simulation.raft_watch import RaftWatch
     from headrace.storage.log import PartitionLog
 
 
@@ -59,16 +62,36 @@ class _Cursor:
     position: int = 0
 
 
+_mark_of = attrgetter(
+    "log",
+    "log.start_offset",
+    "log.flushed_offset",
+    "log.next_offset",
+    "log.cuts",
+    "replica.is_leader",
+    "replica.leader_epoch",
+    "replica.in_sync",
+    "replica._proposed",
+    "replica._in_doubt",
+    "high_watermark",
+    "last_stable_offset",
+)
+"""Everything of a partition that the checks look at: if it has not changed, there is nothing new to see."""
+
+
 class ReplicaWatch:
-    def __init__(self, history: History, metadata: RaftWatch) -> None:
+    def __init__(self, nodes: Sequence[NodeProcess], history: History) -> None:
+        self._nodes = nodes
         self._history = history
-        self._metadata = metadata
+        self._image: ClusterImage | None = None
+        """What was decided last."""
         self._truths: dict[LogId, _Truth] = {}
         self._cursors: dict[tuple[NodeId, LogId], _Cursor] = {}
+        self._marks: dict[NodeId, list[tuple[object, ...]]] = {process.node_id: [] for process in nodes}
 
     # Images
 
-    def look_at_image(self, image: ClusterImage) -> None:
+    def check_image(self, image: ClusterImage) -> None:
         """Every image that was ever decided comes here once."""
         for topic in image.sorted_topics():
             for state in topic.in_order():
@@ -79,6 +102,14 @@ class ReplicaWatch:
                 if fenced and len(state.isr) > 1:
                     self._report(Kind.FENCED_IN_SYNC, name, -1, f"in sync are {state.isr}, and fenced is {fenced}")
 
+    def set_image(self, image: ClusterImage) -> None:
+        """Who is in sync now must have everything now, also one that does not know of it yet."""
+        self._image = image
+        for process in self._nodes:
+            self._marks[process.node_id] = []
+            if process.host.is_up:
+                self.look(process)
+
     def _check_leader(self, log_id: LogId, name: TopicPartition, epoch: Epoch, leader: NodeId) -> None:
         first = self._truth(log_id).leader_of.setdefault(epoch, leader)
         if first != leader:
@@ -87,21 +118,35 @@ class ReplicaWatch:
     # Replicas
 
     def look(self, process: NodeProcess) -> None:
-        image = self._metadata.newest
-        if process.present is None or image is None:
+        """Also while it starts or stops."""
+        if process.present is None:
             return
-        for partition in process.present.topics.partitions():  # also while it starts or stops
-            self._look_at_leader(process.node_id, partition)
-            state = image.partition(*partition.log_id)
-            if state is not None and process.node_id in state.isr:
-                self._check_member(process, partition, state)
+        partitions = list(process.present.topics.partitions())
+        marks = [_mark_of(partition) for partition in partitions]
+        before = self._marks[process.node_id]
+        if marks == before:
+            return
+        self._marks[process.node_id] = marks
+        for place, partition in enumerate(partitions):
+            if place >= len(before) or marks[place] != before[place]:
+                self._look_at(process, partition)
 
-    def _look_at_leader(self, node_id: NodeId, partition: Partition) -> None:
+    def _look_at(self, process: NodeProcess, partition: Partition) -> None:
+        if partition.replica.is_leader and self._look_at_leader(process.node_id, partition):
+            for other in self._nodes:
+                present = other.present if other.host.is_up else None
+                theirs = None if present is None else present.topics.by_log_id(partition.log_id)
+                if theirs is not None:
+                    self._check_member(other, theirs)
+        else:
+            self._check_member(process, partition)
+
+    def _look_at_leader(self, node_id: NodeId, partition: Partition) -> bool:
+        """True if more is committed now than anybody knew of before."""
         replica = partition.replica
-        if not replica.is_leader:
-            return
         epoch, truth, log = replica.leader_epoch, self._truth(partition.log_id), partition.log
         self._check_leader(partition.log_id, partition.name, epoch, node_id)
+        self._check_counted(node_id, partition)
         watermark, known = partition.high_watermark, truth.watermark_of.get(epoch, 0)
         if watermark < known:
             detail = f"node {node_id} had {known} before, in epoch {epoch}"
@@ -114,11 +159,24 @@ class ReplicaWatch:
             detail = f"{log.start_offset} <= {watermark} <= {log.flushed_offset} <= {log.next_offset} does not hold"
             self._report(Kind.DISORDER, partition.name, watermark, detail)
         truth.watermark_of[epoch], truth.stable_of[epoch] = watermark, stable
+        is_news = watermark > truth.high_watermark
         truth.high_watermark = max(truth.high_watermark, watermark)
+        return is_news
 
-    def _check_member(self, process: NodeProcess, partition: Partition, state: PartitionState) -> None:
+    def _check_counted(self, node_id: NodeId, partition: Partition) -> None:
+        """Whoever may be elected counts for the high watermark, also while the leader has not heard of it yet."""
+        state, replica = self._state_of(partition), partition.replica
+        if state is None or (state.leader, state.leader_epoch) != (node_id, replica.leader_epoch):
+            return
+        uncounted = set(state.isr) - replica._members
+        if uncounted:
+            detail = f"in sync are {state.isr}, and node {node_id} leads with {replica.in_sync}"
+            self._report(Kind.UNCOUNTED, partition.name, partition.high_watermark, detail)
+
+    def _check_member(self, process: NodeProcess, partition: Partition) -> None:
+        state = self._state_of(partition)
         truth, log = self._truth(partition.log_id), partition.log
-        if log.is_closed:
+        if state is None or process.node_id not in state.isr or log.is_closed:
             return
         if log.flushed_offset < truth.high_watermark:
             detail = (
@@ -142,6 +200,9 @@ class ReplicaWatch:
             if not _agrees(truth, base_offset, batch):
                 detail = f"node {process.node_id} has {batch}, others have {truth.batches.get(base_offset)}"
                 self._report(Kind.FORKED, partition.name, base_offset, detail)
+
+    def _state_of(self, partition: Partition) -> PartitionState | None:
+        return None if self._image is None else self._image.partition(*partition.log_id)
 
     def _truth(self, log_id: LogId) -> _Truth:
         return self._truths.setdefault(log_id, _Truth())

@@ -16,6 +16,7 @@ from headrace.metadata.elections import partitions_of
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.simulation.cluster import SimulatedCluster
+from headrace.simulation.cluster_watch import ClusterWatch
 from headrace.simulation.coordination import NODE_CONFIGS as COORDINATION_CONFIGS
 from headrace.simulation.coordination import WORKS as COORDINATED_WORKS
 from headrace.simulation.coordination import Coordination
@@ -26,8 +27,6 @@ from headrace.simulation.group_history import GroupBook
 from headrace.simulation.history import Figures, History, Kind, Promise, Violation, check
 from headrace.simulation.invariants import NodeWatch, check_topics, read_all
 from headrace.simulation.loop import Deadlock, Livelock, OutOfTime
-from headrace.simulation.raft_watch import RaftWatch
-from headrace.simulation.replica_watch import ReplicaWatch
 from headrace.simulation.stage import Stage, draw_topics
 from headrace.simulation.topic_churn import TopicBook, churn_topics
 from headrace.simulation.transaction_history import TransactionBook
@@ -45,7 +44,9 @@ if TYPE_CHECKING:
 
 PEACE_MAX_S = 380.0  # virtual; a run that takes longer after its last fault hangs somewhere
 TROUBLE_S = (4.0, 20.0)
-CLUSTER_TROUBLE_S = (10.0, 40.0)  # a failover takes a few seconds, and several are to happen
+CLUSTER_TROUBLE_S = (300.0, 330.0)  # a failover takes a few seconds, and many are to happen
+DENSE_S = 25.0  # with faults: clients of a longer run spread their work over it
+GAP_FACTOR_MAX = 3.0  # between faults, in a longer run: a cluster that is never whole has nothing to lose
 WHOLE_WITHIN_S = 30.0  # after the last fault: an election, what was missed, and then everybody is in sync again
 WHOLE_STEP_S = 0.2
 CALM_S = 3.0  # after the last fault, for a node that was down to come back before anything is asked of it
@@ -86,7 +87,7 @@ def run_scenario(
 ) -> Report:
     """`kinds` of faults and `works` of clients, by name; for how long there are faults. None lets the seed choose."""
     limit_s = PEACE_MAX_S + (max(*TROUBLE_S, *CLUSTER_TROUBLE_S) if trouble_s is None else trouble_s)
-    universe = Universe(seed, limit_s=limit_s, weather=_draw_weather(Universe(seed).random("weather")))
+    universe = Universe(seed, limit_s=limit_s, weather=_draw_weather(Universe(seed).random("weather"), node_count))
     works = _draw_works(universe.random("works")) if works is None else works
     scenario = _Scenario(universe, kinds, works, node_count, trouble_s)
     report = Report(seed)
@@ -119,12 +120,13 @@ def _draw_works(chance: Random) -> list[str]:
     return [*plain, *coordinated]
 
 
-def _draw_weather(chance: Random) -> Weather:
+def _draw_weather(chance: Random, node_count: int) -> Weather:
     return Weather(
         latency_s=chance.choice(((0.0001, 0.002), (0.00001, 0.0001), (0.001, 0.05))),
         spike_fraction=chance.choice((0.0, 0.01, 0.1)),
         window_bytes=chance.choice(((500, 4_000), (4_096, 262_144))),
         whole_fraction=chance.choice((0.5, 0.8, 1.0)),
+        is_acknowledging_all=node_count == 1,
     )
 
 
@@ -141,11 +143,12 @@ class _Scenario:
         self.book = TopicBook()
         self.cluster = SimulatedCluster(universe, node_count=node_count, configs=_configs(node_count))
         chance = universe.random("scenario")
-        self.faults = Faults(self.cluster, kinds)
         drawn_s = chance.uniform(*(TROUBLE_S if node_count == 1 else CLUSTER_TROUBLE_S))
         self._trouble_s = drawn_s if trouble_s is None else trouble_s
+        pace = max(1.0, self._trouble_s / DENSE_S)
+        self.faults = Faults(self.cluster, kinds, gap_factor=min(pace, GAP_FACTOR_MAX))
         transactions, groups = TransactionBook(self.history), GroupBook(self.history, universe.loop.time)
-        self._stage = Stage(self.cluster, self.history, transactions, groups, draw_topics(chance))
+        self._stage = Stage(self.cluster, self.history, transactions, groups, draw_topics(chance), pace)
         self._works = works
         self._coordination = Coordination(self._stage, works)
         echoes = universe.random("echoes").choice(ECHOES)
@@ -170,11 +173,9 @@ class _Scenario:
         self.cluster.on_look = look
 
     def _watch_all(self) -> None:
-        metadata = RaftWatch(self.cluster.nodes, self.history)
-        replicas = ReplicaWatch(self.history, metadata)
-        metadata.on_image = replicas.look_at_image
-        self.cluster.on_look = replicas.look
-        self.cluster.universe.loop.between_turns = metadata.look
+        watch = ClusterWatch(self.cluster, self.history)
+        self.cluster.on_look = lambda process: watch.look({process.host.life})
+        self.cluster.universe.loop.between_turns = watch.look
 
     async def play(self) -> tuple[list[Violation], Figures]:
         self.cluster.start()

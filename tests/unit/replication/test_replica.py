@@ -266,6 +266,17 @@ def test_who_has_everything_committed_on_disk_comes_back() -> None:
     assert replica.broker_epoch_of(SECOND) == 1
 
 
+def test_who_lacks_what_was_committed_before_our_epoch_does_not_come_back() -> None:
+    """A leader that was restarted knows an old high watermark, and cannot raise it while it is alone."""
+    replica = replica_at(10, high_watermark=4, min_insync=2)
+    replica.become_leader(Epoch(5), [ME], ALL)
+    assert replica.high_watermark == 4
+    fetched(replica, SECOND, 6, now_ms=0)
+    assert wanted(replica, 0) is None
+    fetched(replica, SECOND, 10, now_ms=1)
+    assert wanted(replica, 1) == (ME, SECOND)
+
+
 def test_another_life_of_a_follower_begins_with_nothing() -> None:
     replica = leader_with(10, ME)
     fetched(replica, SECOND, 10, now_ms=0)
