@@ -113,13 +113,13 @@ class ClusterCampaign:
 
     # ---- what happens
 
-    def suffer(self, fault: Fault, rounds: int = 1) -> None:
+    def suffer(self, name: str, fault: Fault, rounds: int = 1) -> None:
         """Let a fault strike under load, see the cluster serve again, and return to health, again and again."""
         for _ in range(rounds):
             time.sleep(self.chance.uniform(0.0, BETWEEN_FAULTS_S))
             with fault(self) as began_s:
                 outage_s = self.probe.wait_writable(began_s)
-            self.outages_s.setdefault(fault.__name__, []).append(outage_s)
+            self.outages_s.setdefault(name, []).append(outage_s)
             self.cluster.wait_in_sync(self.partitions)
             wait_for_acks([*self.durable, self.probe], 2)
             self.group.wait_for_commits(1)
