@@ -61,6 +61,7 @@ CUTS: Mapping[str, Cut] = {
     "one way in": one_way_in,
     "one line": one_line,
 }
+SHORT = ("halves", "one node", "one way out")
 
 
 class CampaignOnHosts:
@@ -99,10 +100,10 @@ class CampaignOnHosts:
         return strike
 
 
-def test_nothing_acked_is_lost_by_any_of_them(tmp_path: Path) -> None:
+def test_nothing_acked_is_lost_by_one_of_each(tmp_path: Path) -> None:
     with CampaignOnHosts(tmp_path, SEED) as hosts:
-        for name, cut in CUTS.items():
-            hosts.campaign.suffer(name, hosts.cut(cut))
+        for name in SHORT:
+            hosts.campaign.suffer(name, hosts.cut(CUTS[name]))
         print(hosts.campaign.report(hosts.campaign.finish()))
 
 
