@@ -120,6 +120,7 @@ class ClusterCampaign:
             with fault(self) as began_s:
                 outage_s = self.probe.wait_writable(began_s)
             self.outages_s.setdefault(name, []).append(outage_s)
+            print(f"{time.strftime('%H:%M:%S')} {name}: writable again after {outage_s:.2f} s", flush=True)
             self.cluster.wait_in_sync(self.partitions)
             wait_for_acks([*self.durable, self.probe], 2)
             self.group.wait_for_commits(1)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.cluster_campaigns import NODE_COUNT, ClusterCampaign
-from tests.faults.mounted_disks import MIB, LoopDisk, needs_mounts
+from tests.faults.mounted_disks import JOURNAL_MODES, MIB, LoopDisk, needs_mounts
 from tests.faults.node_clusters import Site
-from tests.faults.test_power_cut import AGONY_S, JOURNAL_MODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +25,7 @@ pytestmark = [needs_mounts, pytest.mark.xdist_group("cluster")]
 ROUNDS = int(os.environ.get("HEADRACE_ROUNDS", "30"))
 SEED = int(os.environ.get("HEADRACE_SEED", "1"))
 IMAGE_BYTES = 512 * MIB  # sparse: it takes what is written to it
+AGONY_S = 0.3  # a node goes on without power for up to this long, and must not ack anything
 
 
 class CampaignOnDisks:
