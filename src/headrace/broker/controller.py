@@ -40,15 +40,24 @@ class Controller:
         """Nodes that are being fenced: decided, and perhaps not agreed on yet."""
         self._term: Term | None = None
         self._balanced_s = 0.0
+        self._news = asyncio.Event()
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await self._wait_for_news()
             try:
                 await self._look()
             except Refusal as refusal:
                 if refusal.code is not ErrorCode.NOT_CONTROLLER:  # another one is now, and looks as well
                     raise
+
+    async def _wait_for_news(self) -> None:
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        self._news.clear()
 
     async def _look(self) -> None:
         if not self._is_in_charge():
@@ -80,6 +89,7 @@ class Controller:
         """Its process has ended. If another life of it begins, that has to be heard first."""
         if self._sessions is not None:
             self._sessions.end(node_id)
+            self._news.set()
 
     async def heartbeat(
         self, node_id: NodeId, broker_epoch: int, applied_end: Offset, *, wants_fence: bool, wants_stop: bool

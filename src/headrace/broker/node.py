@@ -305,6 +305,10 @@ class Node:
         served = self.topics.topic(topic_id)
         return () if served is None else tuple(served.troubles)
 
+    def doubted_nodes(self) -> tuple[NodeId, ...]:
+        """Nodes that may be gone, though nobody has decided so yet."""
+        return self.assembly.peers.doubted()
+
     # ---- what it can be asked to do
 
     async def submit(self, decide: Callable[[ClusterImage], Decision[Response]]) -> Response:

@@ -5,6 +5,7 @@ A connection that broke is opened again when something is to be sent; until then
 
 A node whose process ends closes its connections, and its machine refuses new ones. That is told at once, so that nobody
 has to wait for its silence. A machine that is gone, or cut off, tells nothing: there only silence does.
+From the first broken connection on a node is *doubted*, until it is reached again or the controller had time to decide.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ ANSWER_S: Final = 10.0
 LETTERS_MAX: Final = 64  # waiting for one node: more only tell what the next heartbeat tells anyway
 RETRY_FIRST_S: Final = 0.05
 RETRY_MAX_S: Final = 1.0
+DOUBT_S: Final = 2.0  # a session: by then the controller has heard of it, or has fenced it
 LETTERS: Final = "letters"
 
 
@@ -66,6 +68,7 @@ class Peers:
         self._connections: dict[tuple[NodeId, str], Connection] = {}
         self._opening: dict[tuple[NodeId, str], asyncio.Lock] = {}
         self._postmen: dict[NodeId, _Postman] = {}
+        self._doubted_s: dict[NodeId, float] = {}
         self._tasks = TaskScope(on_failure)
 
     async def close(self) -> None:
@@ -73,6 +76,11 @@ class Peers:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    def doubted(self) -> tuple[NodeId, ...]:
+        """Nodes that may be gone, though nobody has decided so yet. Nobody should be sent to them now."""
+        since_s = self._world.clock.monotonic_s() - DOUBT_S
+        return tuple(node_id for node_id, broke_s in self._doubted_s.items() if broke_s > since_s)
 
     # ---- letters: no answer is waited for, and nobody minds if one is lost
 
@@ -109,7 +117,7 @@ class Peers:
 
     async def _open(self, node_id: NodeId, address: Address) -> Connection:
         try:
-            return await Connection.open(
+            opened = await Connection.open(
                 self._world.network,
                 address,
                 client_id=f"node-{self._node_id}",
@@ -120,15 +128,24 @@ class Peers:
         except NobodyListens:
             self._on_gone(node_id)
             raise
+        self._doubted_s.pop(node_id, None)
+        return opened
 
     def _broken(self, node_id: NodeId) -> None:
+        self._doubted_s[node_id] = self._world.clock.monotonic_s()
         self._tasks.start(self._look_whether_it_lives(node_id), f"look for node {node_id}")
 
     async def _look_whether_it_lives(self, node_id: NodeId) -> None:
-        try:
-            await self.connection(node_id, LETTERS)
-        except (ClientError, Refusal) as trouble:
-            log.debug("node %d has closed a connection, and cannot be reached: %s", node_id, trouble)
+        """Until that is known. An ending process may accept a connection, only to close it at once."""
+        while node_id in self.doubted():
+            try:
+                await self.connection(node_id, LETTERS)
+                self._doubted_s.pop(node_id, None)
+            except NobodyListens:
+                return
+            except (ClientError, Refusal) as trouble:
+                log.debug("node %d has closed a connection, and cannot be reached: %s", node_id, trouble)
+                await asyncio.sleep(RETRY_FIRST_S)
 
     def start(self, work: Coroutine[object, object, None], name: str) -> None:
         self._tasks.start(work, name)

@@ -187,6 +187,13 @@ BEHAVIOUR_CONFIGS = (
         is_dynamic=False,
     ),
     ConfigKey(
+        "replica.lag.time.max.ms",
+        ConfigType.LONG,
+        "10000",
+        "How long a follower may be behind its leader before it leaves the in-sync set.",
+        low=1,
+    ),
+    ConfigKey(
         "socket.request.max.bytes",
         ConfigType.INT,
         str(100 * MiB),

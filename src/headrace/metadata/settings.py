@@ -139,6 +139,7 @@ class NodeSettings:
     offsets_retention_minutes: int
     offsets_topic_num_partitions: int
     producer_id_expiration_ms: int
+    replica_lag_time_max_ms: int
     socket_request_max_bytes: int
     transaction_max_timeout_ms: int
     transaction_state_log_num_partitions: int

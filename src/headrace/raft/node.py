@@ -150,10 +150,12 @@ class RaftNode:
 
     def suspect(self, node_id: NodeId, now_ms: int) -> None:
         """The leader's process has ended, somebody says. If that is wrong, its next message shows it; if it is right,
-        nobody waits for an election timeout. Only a little, each for a time of its own."""
+        nobody waits for an election timeout. All hear of it at once, so they take turns: two that stand together share
+        the votes, and then everybody waits for a timeout after all."""
         if self._leadership is None and self._leader == node_id:
             self._leader = None
-            self._election_at_ms = now_ms + int(self._timing.heartbeat_ms * self._chance())
+            others_first = sum(other < self.me.node_id for other in self.membership.voter_ids if other != node_id)
+            self._election_at_ms = now_ms + int(self._timing.heartbeat_ms * (others_first + self._chance() / 4))
 
     # ---- what it can be asked to do
 

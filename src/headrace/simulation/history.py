@@ -216,6 +216,11 @@ class History:
             self._numbers[producer] += 1
             return self._numbers[producer]
 
+    def numbers(self) -> dict[str, int]:
+        """How many sends each producer has begun."""
+        with self._lock:
+            return dict(self._numbers)
+
     def begin(self, producer: str, partition: TopicPartition, number: int, value: bytes, promise: Promise) -> Send:
         """A send is about to leave. Its value is unlike every other."""
         send = Send(producer, partition, number, value, promise)

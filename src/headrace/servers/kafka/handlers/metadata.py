@@ -114,8 +114,8 @@ def described(request: Request, topic: Topic) -> MetadataResponseTopic:
     """Described once for each state of the topic: an answer for 10,000 partitions must not be built each time."""
     remembered = request.server.described_topics
     known = remembered.get(topic.topic_id)
-    troubles = request.node.troubles(topic.topic_id)
-    if known is not None and known[0] is topic and known[1] == troubles:
+    absent = (request.node.troubles(topic.topic_id), request.node.doubted_nodes())
+    if known is not None and known[0] is topic and known[1] == absent:
         return known[2]
     answer = MetadataResponseTopic(
         ErrorCode.NONE,
@@ -125,7 +125,7 @@ def described(request: Request, topic: Topic) -> MetadataResponseTopic:
         [_partition(request, topic, partition) for partition in topic.in_order()],
     )
     _forget_deleted(request)
-    remembered[topic.topic_id] = (topic, troubles, answer)
+    remembered[topic.topic_id] = (topic, absent, answer)
     return answer
 
 
@@ -139,10 +139,12 @@ def _forget_deleted(request: Request) -> None:
 
 def _partition(request: Request, topic: Topic, partition: Partition) -> MetadataResponsePartition:
     is_offline = request.node.is_offline(topic.topic_id, partition.partition)
+    # Clients that are told a leader who is gone dial it for a second or two; those that are told of none ask again.
+    has_no_leader = is_offline or partition.leader in request.node.doubted_nodes()
     return MetadataResponsePartition(
-        error_code=partition_error(partition, is_offline=is_offline),
+        error_code=partition_error(partition, is_offline=has_no_leader),
         partition_index=partition.partition,
-        leader_id=-1 if is_offline else partition.leader,
+        leader_id=-1 if has_no_leader else partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
