@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import Endpoint, MetadataRecord
     from headrace.model.names import NodeId
+    from headrace.raft.membership import Membership
     from headrace.runtime.tasks import TaskScope
     from headrace.runtime.world import World
     from headrace.wire.api import Message
@@ -49,13 +50,16 @@ class Place:
     rack: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
     voters: Mapping[NodeId, Address] = field(default_factory=dict)
-    """Who starts the cluster, and where they listen for each other. Without any, this node alone does."""
+    """Who founds the cluster, and where they listen for each other."""
+    met: dict[NodeId, Address] = field(default_factory=dict)
+    """Where others listen, as the cluster said when it let this node in."""
 
 
 class Assembly:
     def __init__(
         self,
         place: Place,
+        first: Membership,
         world: World,
         store: MetadataStore,
         on_commit: Callable[[Sequence[MetadataRecord]], None],
@@ -72,7 +76,7 @@ class Assembly:
             world,
             on_commit,
             on_install,
-            first_voters=sorted(place.voters),
+            first=first,
             send=self.peers.send,
         )
         self.controller = Controller(self.quorum, world.clock)
@@ -154,9 +158,10 @@ class Assembly:
         self.controller.suspect(node_id)
 
     def _address_of(self, node_id: NodeId) -> Address | None:
-        """As it says itself; before it has said anything, as this node was told at its start."""
-        node = self.quorum.image.nodes.get(node_id)
-        endpoint = None if node is None else node.endpoint(NODES)
-        if endpoint is not None:
-            return Address(endpoint.host, endpoint.port)
-        return self._place.voters.get(node_id)
+        """As it says itself; before that is known, as this node was told when it came in, or at its start."""
+        for image in (self.quorum.image, self.quorum.found_image):
+            node = image.nodes.get(node_id)
+            endpoint = None if node is None else node.endpoint(NODES)
+            if endpoint is not None:
+                return Address(endpoint.host, endpoint.port)
+        return self._place.met.get(node_id) or self._place.voters.get(node_id)

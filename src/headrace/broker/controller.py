@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.members import Members
 from headrace.metadata.liveness import Sessions
 from headrace.metadata.node_commands import drain_node, fence_node, unfence_node
 from headrace.metadata.partition_commands import return_leaders
@@ -40,6 +41,7 @@ class Controller:
         """Nodes that are being fenced: decided, and perhaps not agreed on yet."""
         self._term: Term | None = None
         self._balanced_s = 0.0
+        self.members = Members(quorum, clock)
 
     async def run(self) -> None:
         while True:
@@ -59,6 +61,9 @@ class Controller:
             await self._fence(node_id)
             if not self._is_in_charge():
                 return
+        await self.members.look()
+        if not self._is_in_charge():
+            return
         if self._clock.monotonic_s() - self._balanced_s > BALANCE_S:
             self._balanced_s = self._clock.monotonic_s()
             count = await self._quorum.submit(lambda image: return_leaders(image, TOLERATED))

@@ -10,10 +10,11 @@ from headrace.broker.appending import AppendStage
 from headrace.broker.assembly import Assembly, Place
 from headrace.broker.coordination import Coordination, new_topic
 from headrace.broker.counters import Counters
+from headrace.broker.entrance import Entrance
 from headrace.broker.fetching import SessionCache
 from headrace.broker.follower import Followers
 from headrace.broker.following import Following
-from headrace.broker.identity import check_metadata, load_or_create, store_identity
+from headrace.broker.identity import Origin, check_metadata, load_or_create, store_identity
 from headrace.broker.in_sync_review import InSyncReview
 from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
 from headrace.broker.topics import TopicTable
@@ -24,6 +25,7 @@ from headrace.metadata.node_commands import reserve_producer_ids
 from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, ProducerId, TopicId, topic_id_text, topic_name_problem
+from headrace.raft.membership import Membership, Voter
 from headrace.runtime.tasks import Breather, TaskScope
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import OPEN_FILES
@@ -81,8 +83,10 @@ class Node:
         listeners: Mapping[str, str] | None = None,
         open_files: int = OPEN_FILES,
         voters: Mapping[NodeId, Address] | None = None,
+        join: Sequence[Address] = (),
     ) -> None:
-        """`voters` start a cluster together, this node among them; without any, it is a cluster of its own."""
+        """`voters` found a cluster together, this node among them; `join` are nodes of a cluster that exists. Without
+        any, it is a cluster of its own."""
         self.world = world
         self.counters = Counters()
         self.topics = TopicTable()
@@ -91,6 +95,7 @@ class Node:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.is_ready = False
         self.node_id: NodeId
+        self._origin: Origin
         self.configs: NodeConfigs
         self.store: LogStore
         self.assembly: Assembly
@@ -102,6 +107,7 @@ class Node:
         self._listeners = dict(listeners or {})
         self._open_files = open_files
         self._voters = dict(voters or {})
+        self._join = tuple(join)
         self._tasks = TaskScope(self._task_failed)
         self._producer_ids: tuple[int, int] = (0, 0)
         self._reserving: asyncio.Lock = asyncio.Lock()
@@ -125,12 +131,11 @@ class Node:
         self._tasks.start(self.store.run(), "flusher")
         if meet is not None:
             self._place.endpoints = tuple(await meet())
-        await self.quorum.agreed_start()
+        identity = await self._enter(identity)
         check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
         await self.assembly.join(identity.cluster_id or topic_id_text(self.new_topic_id()))
         if not identity.cluster_id:
-            named = identity.named(self.image.cluster_id or "")
-            await self.world.threads.run(lambda: store_identity(self.world.disk, named))
+            await self._remember(identity.named(self.image.cluster_id or ""))
         self._is_following = True
         await self._following.load(self.quorum.deleted_topics)
         self._tasks.start(self._following.run(), "follow the image")
@@ -140,6 +145,20 @@ class Node:
         self._start_chores()
         self.is_ready = True
 
+    async def _enter(self, identity: Identity) -> Identity:
+        """Until it is known what the cluster has agreed on."""
+        entrance = Entrance(self._place, self.quorum, self.world, self._join)
+        found = await entrance.find_cluster(identity)
+        if found != identity:
+            await self._remember(found)
+        if self._join and self.quorum.has_log:
+            self._tasks.start(entrance.knock(found), "ask the cluster in")
+        await entrance.wait_heard()
+        return found
+
+    async def _remember(self, identity: Identity) -> None:
+        await self.world.threads.run(lambda: store_identity(self.world.disk, identity))
+
     async def _open(self) -> Identity:
         """Everything that this node can do by itself."""
         world = self.world
@@ -148,11 +167,13 @@ class Node:
             lambda: load_or_create(
                 world.disk,
                 self._asked_node_id,
-                topic_id_text(self.new_topic_id()) if self._is_alone else "",
+                topic_id_text(self.new_topic_id()),
                 world.entropy.token(16),
+                self._new_origin,
             )
         )
         self.node_id = identity.node_id
+        self._origin = identity.origin
         self.configs = NodeConfigs.checked(self.node_id, self._static_configs).known_as(self._identity_configs())
         self.store = LogStore(world, on_flushed=self._flushed, on_recovered=_log_recovery, open_files=self._open_files)
         await self.store.start()
@@ -160,10 +181,12 @@ class Node:
         if METADATA_LOG not in found:
             check_metadata(identity, None, has_logs=bool(found))
         self._place = Place(self.node_id, world.entropy.token(16), identity.directory, self._rack, voters=self._voters)
+        metadata = MetadataStore(world, self.store, await self._open_metadata())
         self.assembly = Assembly(
             self._place,
+            self._first_membership(identity, metadata),
             world,
-            MetadataStore(world, self.store, await self._open_metadata()),
+            metadata,
             self._committed,
             self._installed,
             self._leased,
@@ -194,9 +217,25 @@ class Node:
         return identity
 
     @property
-    def _is_alone(self) -> bool:
-        """It was not told of others, so it may name its cluster by itself."""
-        return not self._voters
+    def _new_origin(self) -> Origin:
+        """What a new data directory is for."""
+        if self._join:
+            return Origin.JOINED
+        return Origin.TOGETHER if self._voters else Origin.ALONE
+
+    def _first_membership(self, identity: Identity, metadata: MetadataStore) -> Membership:
+        """Who votes as long as the log does not say. Founders have to meet before they count."""
+        has_log = metadata.log.next_offset > 0
+        if identity.origin is Origin.ALONE and (has_log or not self._join):
+            return Membership((Voter(identity.node_id, identity.directory),))
+        if identity.origin is Origin.TOGETHER and has_log:
+            return Membership(tuple(Voter(node_id) for node_id in sorted(self._voters)))
+        return Membership()
+
+    @property
+    def has_peers(self) -> bool:
+        """Whether other nodes must be able to find this one."""
+        return self._origin is not Origin.ALONE or len(self.quorum.raft.membership.everybody) > 1
 
     def _identity_configs(self) -> dict[str, str]:
         rack = {} if self._rack is None else {"broker.rack": self._rack}
