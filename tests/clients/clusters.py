@@ -71,6 +71,10 @@ class ClusterProcesses:
 
     def start(self, *node_ids: int) -> None:
         """All at once, for a majority is needed before any is ready."""
+        self.launch(*node_ids)
+        self.wait_ready(*node_ids)
+
+    def launch(self, *node_ids: int) -> None:
         for node_id in node_ids:
             command = [*SERVE, "--node-id", str(node_id), "--data-dir", str(self.data_dir(node_id))]
             command += ["--listen", self._addresses[node_id], *self.way_in(node_id), "--http", "off"]
@@ -78,6 +82,8 @@ class ClusterProcesses:
                 self._running[node_id] = subprocess.Popen(
                     [*command, *self._settings], stdout=subprocess.PIPE, stderr=log, text=True
                 )
+
+    def wait_ready(self, *node_ids: int) -> None:
         for node_id in node_ids:
             stdout = self._running[node_id].stdout
             assert stdout is not None

@@ -6,8 +6,6 @@ import json
 import secrets
 import subprocess
 import time
-from contextlib import contextmanager
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +16,6 @@ from tests.clients.commands import Ran, call_here
 from tests.clients.nodes import SERVE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -85,3 +82,26 @@ def test_one_node_grows_into_a_cluster(tmp_path: Path) -> None:
         wait_until(lambda: cluster.partitions("whole")[0][0] in {2, 3}, "others lead")
         cluster.start(1)
         assert received(cluster, "early", 20) == values
+
+
+def decisions_after_demotion(cluster: ClusterProcesses) -> str:
+    """What the controller has written since node 3 lost its vote."""
+    logs = "".join(cluster.log_of(node_id) for node_id in cluster.node_ids)
+    return logs.partition("voters are [1, 2], learners [3]")[2]
+
+
+def test_a_lost_disk_is_filled_again_and_votes_again(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path) as cluster:
+        topic = cluster.create_topic("kept", [[3, 1, 2]])
+        values = send(cluster, topic, 50)
+        cluster.kill(3)
+        cluster.replace_disk(3)
+        cluster.start(3)
+        values += send(cluster, topic, 50)
+        wait_until(lambda: cluster.partitions(topic)[0][2] == [1, 2, 3], "node 3 is in sync again")
+        wait_until(lambda: "voters are [1, 2, 3]" in decisions_after_demotion(cluster), "node 3 votes again")
+        cluster.kill(1)  # the two that are left decide only if the vote of node 3 counts
+        cluster.create_topic("later", [[3, 2]])
+        cluster.start(1)
+        assert received(cluster, topic, 100) == values
+        assert "there is a cluster already" in cluster.log_of(3)
