@@ -13,6 +13,7 @@ from headrace.broker.members import Members
 from headrace.metadata.liveness import Sessions
 from headrace.metadata.node_commands import drain_node, fence_node, unfence_node
 from headrace.metadata.partition_commands import return_leaders
+from headrace.metadata.upkeep import end_moves, widen_internal_topics
 from headrace.model.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 SESSION_MS: Final = 2000  # several heartbeats: one that is late must not cost a node its leaderships
 GRACE: Final = 1.1  # clocks of two machines may differ in speed a little
 LOOK_S: Final = 0.1
+UPKEEP_S: Final = 2.0  # it walks over all partitions, a millisecond for a thousand
 BALANCE_S: Final = 300.0  # as Kafka: a leader that moves costs its clients a moment
 NEAR: Final = 100  # records: under steady changes nobody is ever quite up to date
 TOLERATED: Final = 0.1  # of a node's partitions, led elsewhere
@@ -40,7 +42,7 @@ class Controller:
         self._leaving: set[NodeId] = set()
         """Nodes that are being fenced: decided, and perhaps not agreed on yet."""
         self._term: Term | None = None
-        self._balanced_s = 0.0
+        self._balanced_s = self._kept_up_s = 0.0
         self.members = Members(quorum, clock)
 
     async def run(self) -> None:
@@ -64,11 +66,22 @@ class Controller:
         await self.members.look()
         if not self._is_in_charge():
             return
+        if self._clock.monotonic_s() - self._kept_up_s > UPKEEP_S:
+            self._kept_up_s = self._clock.monotonic_s()
+            await self._keep_up()
         if self._clock.monotonic_s() - self._balanced_s > BALANCE_S:
             self._balanced_s = self._clock.monotonic_s()
             count = await self._quorum.submit(lambda image: return_leaders(image, TOLERATED))
             if count:
                 log.info("%d partitions are led by their preferred replicas again", count)
+
+    async def _keep_up(self) -> None:
+        ended = await self._quorum.submit(end_moves)
+        if ended:
+            log.info("%d moves of replicas have ended", ended)
+        widened = await self._quorum.submit(widen_internal_topics)
+        if widened:
+            log.info("%d partitions of internal topics get more replicas", widened)
 
     def _is_in_charge(self) -> bool:
         """With each term of its own it begins anew: what it knew from an earlier one is old."""
@@ -77,7 +90,7 @@ class Controller:
             return False
         if self._term != self._quorum.raft.term:
             self._term = self._quorum.raft.term
-            self._balanced_s = self._clock.monotonic_s()
+            self._balanced_s = self._kept_up_s = self._clock.monotonic_s()
             self._sessions = Sessions(self._quorum.image.live_nodes(), self._now_ms(), self._session_ms)
         return True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from headrace.broker.controller import SESSION_MS
@@ -24,7 +25,7 @@ from headrace.wire.messages.broker_registration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from headrace.broker.controller import Controller
     from headrace.broker.peers import Peers
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_S: Final = 0.4
 RETRY_S: Final = 0.1
+HAND_OVER_S: Final = 1.0  # an election that is asked for takes two messages and two flushes
 ANSWER_S: Final = 1.0  # half a session: a controller that is gone must not keep us from asking the next
 LANE: Final = "enrolment"
 
@@ -132,10 +134,40 @@ class Enrolment:
             await asyncio.sleep(max(left_ms, 10) / 1000)
 
     async def leave(self) -> None:
-        """A clean stop: others lead first, then this node is fenced."""
+        """A clean stop: others decide and lead first, then this node is fenced. Tries until somebody has heard it."""
         self._wants_stop = True
-        await self._beat()
-        await self._beat(wants_fence=True)
+        await self._hand_over()
+        for wants_fence in (False, True):
+            await self._until(partial(self._is_let_go, wants_fence=wants_fence))
+        self._say_leased(False)
+
+    async def _hand_over(self) -> None:
+        """Let another voter be the controller. If none can, this one is until its last moment."""
+        heir = self._controller.members.heir()
+        if not self._quorum.is_leader or heir is None:
+            return
+        log.info("node %d is to be the controller", heir)
+        self._quorum.hand_over(heir)
+        until_s = self._clock.monotonic_s() + HAND_OVER_S
+
+        async def is_over() -> bool:
+            return not self._quorum.is_leader or self._clock.monotonic_s() >= until_s
+
+        await self._until(is_over)
+
+    async def _until(self, is_so: Callable[[], Awaitable[bool]]) -> None:
+        while not await is_so():
+            await asyncio.sleep(RETRY_S)
+
+    async def _is_let_go(self, *, wants_fence: bool) -> bool:
+        """Whether the controller has heard that this node leaves."""
+        try:
+            await self._say_here(wants_fence=wants_fence)
+        except Refusal as refusal:
+            return refusal.code is ErrorCode.STALE_BROKER_EPOCH  # another life of this node has begun
+        except ClientError:
+            return False
+        return True
 
     async def _beat(self, *, wants_fence: bool = False) -> bool:
         sent_ms = self._now_ms()

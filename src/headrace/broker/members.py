@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.metadata.node_commands import check_removable, remove_node
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.raft.electorate import Standing, next_membership
+from headrace.raft.membership import Replica
 
 if TYPE_CHECKING:
     from headrace.broker.quorum import Quorum
@@ -56,10 +57,14 @@ class Members:
             await self._quorum.submit(lambda image: remove_node(image, node_id))
 
     def heir(self) -> NodeId | None:
-        """A voter that could lead at once."""
-        voters = self._quorum.raft.membership.voter_ids
-        ready = [node_id for node_id, it in self._standings().items() if it.has_everything and node_id in voters]
-        return min(ready, default=None)
+        """A voter that could lead at once; if there is one, one that is not about to leave as well."""
+        membership, standings = self._quorum.raft.membership, self._standings()
+        ready = [
+            (not it.may_vote, node_id)
+            for node_id, it in standings.items()
+            if it.has_everything and membership.is_voter(Replica(node_id, it.directory))
+        ]
+        return min(ready)[1] if ready else None
 
     def _standings(self) -> dict[NodeId, Standing]:
         """Those who answer."""

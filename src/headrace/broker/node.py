@@ -112,6 +112,7 @@ class Node:
         self._producer_ids: tuple[int, int] = (0, 0)
         self._reserving: asyncio.Lock = asyncio.Lock()
         self._is_following = False
+        self._has_left = False
         self._place: Place
         self._followers: Followers
         self.followers_heard_ms: dict[NodeId, int] = {}
@@ -251,8 +252,7 @@ class Node:
 
     async def stop(self) -> None:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""
-        self.about_to_stop()
-        await self._leave()
+        await self.leave()
         await self.coordination.close()
         await self._followers.close()
         await self._tasks.close()
@@ -260,10 +260,13 @@ class Node:
         if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
             await self.store.close()
 
-    async def _leave(self) -> None:
-        """Let others lead first, if there are others. One alone has nobody to leave to."""
-        if self.failed.done() or len(self.image.nodes) < 2:
+    async def leave(self) -> None:
+        """Let others lead, if there are others: while this node still answers, so that clients hear where to go. One
+        alone has nobody to leave to."""
+        self.about_to_stop()
+        if self.failed.done() or self._has_left or len(self.image.live_nodes()) < 2:
             return
+        self._has_left = True
         try:
             async with asyncio.timeout(LEAVE_S):
                 await self.assembly.enrolment.leave()
@@ -452,7 +455,7 @@ class Node:
 
     def _leased(self, is_leased: bool) -> None:
         """The others believe that this node is there, or may not any more: then it must refuse writes."""
-        if not is_leased:
+        if not is_leased and not self._has_left:
             log.warning("the controller has not answered for too long; no writes are taken until it does")
         for partition in self.topics.partitions():
             partition.set_leased(is_leased)

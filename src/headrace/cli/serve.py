@@ -161,7 +161,7 @@ async def _serve(node: Node, options: ServeOptions, http: str, *, connections_ma
         _announce(node, f"kafka://{address}{http}", options)
         await _first_of(stop, node.failed)
     finally:
-        node.about_to_stop()
+        await node.leave()
         await kafka.stop()
         await _stop_in_time(node)
     if node.failed.done():

@@ -118,6 +118,7 @@ class NodeProcess:
             self.node = node
             await ended
         finally:
+            await node.leave()
             await server.stop()
             await asyncio.wait_for(node.stop(), STOP_S)
 
