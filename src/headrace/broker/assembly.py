@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.controller import Controller
-from headrace.broker.enrolment import Enrolment
+from headrace.broker.enrolment import Enrolment, Heartbeats
 from headrace.broker.peers import Peers
 from headrace.broker.quorum import Quorum
 from headrace.client.errors import ClientError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.broker.metadata_store import MetadataStore
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import Endpoint, MetadataRecord
+    from headrace.metadata.settings import NodeSettings
     from headrace.model.names import NodeId
     from headrace.raft.membership import Membership
     from headrace.runtime.tasks import TaskScope
@@ -47,6 +48,8 @@ class Place:
     node_id: NodeId
     incarnation: bytes
     directory: bytes
+    timing: Heartbeats
+    election_timeout_ms: int
     rack: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
     voters: Mapping[NodeId, Address] = field(default_factory=dict)
@@ -66,6 +69,7 @@ class Assembly:
         on_install: Callable[[ClusterImage, ClusterImage], None],
         on_lease: Callable[[bool], None],
         on_failure: Callable[[str, BaseException], None],
+        settings: Callable[[], NodeSettings],
     ) -> None:
         self._place = place
         self._world = world
@@ -78,8 +82,9 @@ class Assembly:
             on_install,
             first=first,
             send=self.peers.send,
+            election_timeout_ms=place.election_timeout_ms,
         )
-        self.controller = Controller(self.quorum, world.clock)
+        self.controller = Controller(self.quorum, world.clock, settings)
         self.enrolment = Enrolment(place, self.quorum, self.controller, self.peers, world.clock, on_lease)
 
     def start(self, tasks: TaskScope) -> None:

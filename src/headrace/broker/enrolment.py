@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from headrace.broker.controller import SESSION_MS
 from headrace.client.errors import ClientError
-from headrace.metadata.liveness import Lease
+from headrace.metadata.liveness import SESSION_MS, Lease
 from headrace.metadata.node_commands import register_node
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicId
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.broker.peers import Peers
     from headrace.broker.quorum import Quorum
     from headrace.metadata.records import Endpoint
+    from headrace.metadata.settings import NodeSettings
     from headrace.model.names import NodeId
     from headrace.runtime.clock import Clock
     from headrace.wire.api import Message
@@ -39,11 +39,29 @@ Answer = TypeVar("Answer", bound="Message")
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_S: Final = 0.4
 RETRY_S: Final = 0.1
 HAND_OVER_S: Final = 1.0  # an election that is asked for takes two messages and two flushes
-ANSWER_S: Final = 1.0  # half a session: a controller that is gone must not keep us from asking the next
+ANSWER_PART: Final = 0.5  # of a session: a controller that is gone must not keep us from asking the next
 LANE: Final = "enrolment"
+
+
+class Heartbeats(NamedTuple):
+    """How often a node says that it is there, and after how long a silence it believes that it is not."""
+
+    interval_ms: int = 400
+    session_ms: int = SESSION_MS
+
+    @classmethod
+    def of(cls, settings: NodeSettings) -> Heartbeats:
+        """Raises Refusal if one late answer would end the session."""
+        interval_ms, session_ms = settings.broker_heartbeat_interval_ms, settings.broker_session_timeout_ms
+        if interval_ms * 2 > session_ms:
+            raise Refusal(
+                ErrorCode.INVALID_CONFIG,
+                f"broker.session.timeout.ms ({session_ms}) must be at least twice broker.heartbeat.interval.ms "
+                f"({interval_ms}): one heartbeat that is lost must not cost a node its leaderships",
+            )
+        return cls(interval_ms, session_ms)
 
 
 class Place(Protocol):
@@ -54,6 +72,7 @@ class Place(Protocol):
     endpoints: tuple[Endpoint, ...]
     incarnation: bytes
     directory: bytes
+    timing: Heartbeats
 
 
 class Enrolment:
@@ -74,7 +93,7 @@ class Enrolment:
         self._peers = peers
         self._clock = clock
         self._on_lease = on_lease
-        self._lease = Lease(SESSION_MS)
+        self._lease = Lease(place.timing.session_ms)
         self.is_leased = False
         """Whether this node may serve writes. Others may lead what it led if not."""
         self._wants_stop = False
@@ -95,7 +114,13 @@ class Enrolment:
         if self._quorum.is_leader:
             return await self._quorum.submit(
                 lambda image: register_node(
-                    image, place.node_id, place.incarnation, place.endpoints, place.rack, directory=place.directory
+                    image,
+                    place.node_id,
+                    place.incarnation,
+                    place.endpoints,
+                    place.rack,
+                    directory=place.directory,
+                    session_ms=place.timing.session_ms,
                 )
             )
         request = BrokerRegistrationRequest(
@@ -105,6 +130,7 @@ class Enrolment:
             [RegisteredListener(it.listener, it.host, it.port, 0) for it in place.endpoints],
             rack=place.rack,
             log_dirs=[TopicId(place.directory)],
+            session_ms=place.timing.session_ms,
         )
         answer = await self._ask_controller(request, BrokerRegistrationResponse)
         _check(answer.error_code, "register")
@@ -120,7 +146,7 @@ class Enrolment:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(HEARTBEAT_S)
+            await asyncio.sleep(self._place.timing.interval_ms / 1000)
             await self._beat()
 
     async def watch_lease(self) -> None:
@@ -130,7 +156,7 @@ class Enrolment:
             now_ms = self._now_ms()
             if end_ms is not None and now_ms >= end_ms:
                 self._say_leased(False)
-            left_ms = SESSION_MS if end_ms is None else end_ms - now_ms
+            left_ms = self._place.timing.session_ms if end_ms is None else end_ms - now_ms
             await asyncio.sleep(max(left_ms, 10) / 1000)
 
     async def leave(self) -> None:
@@ -156,7 +182,7 @@ class Enrolment:
         await self._until(is_over)
 
     async def _until(self, is_so: Callable[[], Awaitable[bool]]) -> None:
-        while not await is_so():
+        while not await is_so():  # noqa: ASYNC110 - another node makes it so
             await asyncio.sleep(RETRY_S)
 
     async def _is_let_go(self, *, wants_fence: bool) -> bool:
@@ -207,7 +233,8 @@ class Enrolment:
         controller = self._quorum.get_leader()
         if controller is None or self._peers is None:
             raise Refusal(ErrorCode.NOT_CONTROLLER, "nobody is known to be the controller")
-        return await self._peers.ask(controller, request, answer, lane=LANE, timeout_s=ANSWER_S)
+        timeout_s = self._place.timing.session_ms * ANSWER_PART / 1000
+        return await self._peers.ask(controller, request, answer, lane=LANE, timeout_s=timeout_s)
 
     def _say_leased(self, is_leased: bool) -> None:
         if is_leased != self.is_leased:

@@ -188,6 +188,7 @@ class Entrance:
             TopicId(place.incarnation),
             TopicId(place.directory),
             place.rack,
+            place.timing.session_ms,
             [JoiningEndpoint(*endpoint) for endpoint in place.endpoints],
         )
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REVIEW_S: Final = 0.2  # how long a follower that has caught up waits to be in sync again
-LAG_MAX_MS: Final = 10_000
 REFUSALS: Final = {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST}
 """What the controller says if the partition is as we know it: nothing that we asked for earlier has happened either."""
 
@@ -47,11 +46,12 @@ class InSyncReview:
         node = self._node
         now_ms = int(node.world.clock.monotonic_s() * 1000)
         heard_ms, image = node.followers_heard_ms, node.image
+        lag_max_ms = node.settings.replica_lag_time_max_ms
         wishes = []
         for partition in node.topics.partitions():
             replica = partition.replica
             if replica.is_leader and len(replica.replicas) > 1:
-                wanted = replica.wanted_in_sync(now_ms, LAG_MAX_MS, heard_ms, image.is_here)
+                wanted = replica.wanted_in_sync(now_ms, lag_max_ms, heard_ms, image.is_here)
                 if wanted is not None:
                     wishes.append((partition, wanted))
         return wishes

@@ -10,6 +10,7 @@ from headrace.broker.appending import AppendStage
 from headrace.broker.assembly import Assembly, Place
 from headrace.broker.coordination import Coordination, new_topic
 from headrace.broker.counters import Counters
+from headrace.broker.enrolment import Heartbeats
 from headrace.broker.entrance import Entrance
 from headrace.broker.fetching import SessionCache
 from headrace.broker.follower import Followers
@@ -21,6 +22,7 @@ from headrace.broker.topics import TopicTable
 from headrace.client.errors import ClientError
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
+from headrace.metadata.image import EMPTY_IMAGE
 from headrace.metadata.node_commands import reserve_producer_ids
 from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
@@ -181,7 +183,16 @@ class Node:
         found = self.store.log_ids()
         if METADATA_LOG not in found:
             check_metadata(identity, None, has_logs=bool(found))
-        self._place = Place(self.node_id, world.entropy.token(16), identity.directory, self._rack, voters=self._voters)
+        settings = node_settings(EMPTY_IMAGE, self.configs)
+        self._place = Place(
+            self.node_id,
+            world.entropy.token(16),
+            identity.directory,
+            Heartbeats.of(settings),
+            settings.controller_quorum_election_timeout_ms,
+            self._rack,
+            voters=self._voters,
+        )
         metadata = MetadataStore(world, self.store, await self._open_metadata())
         self.assembly = Assembly(
             self._place,
@@ -192,6 +203,7 @@ class Node:
             self._installed,
             self._leased,
             self._task_failed,
+            lambda: self.settings,
         )
         await world.threads.run(self.quorum.load)
         self.fetch_sessions = SessionCache(

@@ -18,7 +18,7 @@ from headrace.metadata.records import TopicDeleted
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Offset
 from headrace.raft.log import Snapshot
-from headrace.raft.node import RaftNode
+from headrace.raft.node import RaftNode, Timing
 from headrace.raft.ready import Role
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Quorum:
         on_install: Callable[[ClusterImage, ClusterImage], None],
         *,
         first: Membership,
+        election_timeout_ms: int,
         send: Callable[[Letter], None] | None = None,
     ) -> None:
         """`first` is who votes until the log says so. Empty: this node has to be told, or waits for `found`."""
@@ -81,6 +82,7 @@ class Quorum:
         self._on_install = on_install
         self._send = send or _nobody
         self._first = first
+        self._timing = Timing.of(election_timeout_ms)
         self._raft: RaftNode
         self._pending_image: ClusterImage = EMPTY_IMAGE
         self._pending_term: Term | None = None
@@ -105,7 +107,8 @@ class Quorum:
             records = records_of(entry)
             self.deleted_topics.update(it.topic_id for it in records if isinstance(it, TopicDeleted))
             self.found_image = self.found_image.apply_all(records)
-        self._raft = RaftNode(self._me, raft_log, ballot, now_ms=self._now_ms(), chance=self._world.entropy.fraction)
+        chance = self._world.entropy.fraction
+        self._raft = RaftNode(self._me, raft_log, ballot, now_ms=self._now_ms(), chance=chance, timing=self._timing)
         self._lead_if_alone()
 
     def found(self, membership: Membership) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.metadata.controller import Decision
 from headrace.metadata.elections import changed, partitions_of, with_node, without_node
+from headrace.metadata.liveness import SESSION_MS
 from headrace.metadata.records import (
     ClusterNamed,
     Endpoint,
@@ -49,6 +50,7 @@ def admit_node(
     rack: str | None = None,
     *,
     directory: bytes = b"",
+    session_ms: int = SESSION_MS,
 ) -> Decision[str]:
     """A node asks to be part of the cluster. It is registered, and hears the rest from the metadata log.
 
@@ -62,7 +64,7 @@ def admit_node(
             f"this is the cluster {image.cluster_id}, and the node's data directory belongs to {cluster_id}; "
             "join that one, or choose an empty --data-dir",
         )
-    registered = register_node(image, node_id, incarnation, endpoints, rack, directory=directory)
+    registered = register_node(image, node_id, incarnation, endpoints, rack, directory=directory, session_ms=session_ms)
     return Decision(registered.records, image.cluster_id)
 
 
@@ -74,6 +76,7 @@ def register_node(
     rack: str | None = None,
     *,
     directory: bytes = b"",
+    session_ms: int = SESSION_MS,
 ) -> Decision[int]:
     """A node starts a new life: whatever the last one led or was in sync with ends. The response is its broker epoch.
 
@@ -92,7 +95,9 @@ def register_node(
         )
     broker_epoch = image.registrations + 1
     records: list[MetadataRecord] = [
-        NodeRegistered(node_id, incarnation, endpoints, rack, broker_epoch, directory, is_fenced=True)
+        NodeRegistered(
+            node_id, incarnation, endpoints, rack, broker_epoch, directory, is_fenced=True, session_ms=session_ms
+        )
     ]
     records += without_node(image, node_id, has_lost_disk=has_lost_disk)
     return Decision(tuple(records), broker_epoch)

@@ -49,6 +49,11 @@ class Timing:
     election_max_ms: int = 2000
     """Each waits a time of its own between the two, so that they rarely stand against each other."""
 
+    @classmethod
+    def of(cls, election_timeout_ms: int) -> Timing:
+        """Five heartbeats in a timeout, and at most twice the timeout until somebody stands."""
+        return cls(max(1, election_timeout_ms // 5), election_timeout_ms, 2 * election_timeout_ms)
+
 
 class _Campaign:
     """An election that this node stands in, or its rehearsal."""

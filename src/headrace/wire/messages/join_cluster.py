@@ -45,6 +45,7 @@ class JoinClusterRequest:
     incarnation_id: TopicId = NO_TOPIC_ID
     directory_id: TopicId = NO_TOPIC_ID
     rack: str | None = None
+    session_ms: int = 2000
     endpoints: list[JoiningEndpoint] = field(default_factory=list)
 
     @classmethod
@@ -53,15 +54,17 @@ class JoinClusterRequest:
         cluster_id = reader.string(True)
         incarnation_id, directory_id = reader.unpack(_uu)
         rack = reader.nullable_string(True)
+        session_ms = reader.int32()
         endpoints = reader.array(JoiningEndpoint.decode, version, True, 7)
         reader.skip_tagged_fields()
-        return cls(node_id, cluster_id, incarnation_id, directory_id, rack, endpoints)
+        return cls(node_id, cluster_id, incarnation_id, directory_id, rack, session_ms, endpoints)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.node_id)
         writer.string(self.cluster_id, True)
         writer.pack(_uu, self.incarnation_id, self.directory_id)
         writer.nullable_string(self.rack, True)
+        writer.int32(self.session_ms)
         writer.array(self.endpoints, version, True)
         writer.no_tagged_fields()
 

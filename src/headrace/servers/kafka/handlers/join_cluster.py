@@ -30,6 +30,7 @@ async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterRe
                 tuple(Endpoint(it.listener, it.host, it.port) for it in message.endpoints),
                 message.rack,
                 directory=message.directory_id,
+                session_ms=message.session_ms,
             )
         )
     except Refusal as refusal:
