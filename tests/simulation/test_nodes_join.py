@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from headrace.broker.identity import WrongIdentity
+from headrace.broker.identity import IDENTITY_FILE, WrongIdentity
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
 from headrace.runtime.network import Address
@@ -136,20 +136,43 @@ def test_a_directory_of_another_cluster_is_refused() -> None:
     assert refusal.code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
-@pytest.mark.parametrize("lost", [1, 2, 3])
-def test_a_voter_with_an_empty_disk_votes_again_once_it_has_everything(lost: int) -> None:
+def lose_disk(process: NodeProcess, *, keeps_name: bool = False) -> None:
+    """All of it, or all but the file that says whose it is."""
+    name = process.host.world.disk.read_file(IDENTITY_FILE)
+    process.host.power_cut()
+    process.host.replace_disk()
+    if keeps_name:
+        process.host.restart().disk.write_file(IDENTITY_FILE, name)
+        process.host.crash()
+
+
+@pytest.mark.parametrize(("lost", "keeps_name"), [(1, False), (2, False), (3, False), (2, True)])
+def test_a_voter_with_an_empty_disk_votes_again_once_it_has_everything(lost: int, keeps_name: bool) -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await until(lambda: all(directory for _, directory in voters(cluster)) and len(voters(cluster)) == 3)
         before = dict(voters(cluster))
         process = cluster.nodes[lost - 1]
-        process.host.power_cut()
-        process.host.replace_disk()
+        lose_disk(process, keeps_name=keeps_name)
         process.launch()
         await until(lambda: sorted(dict(voters(cluster))) == [1, 2, 3] and dict(voters(cluster)) != before)
         after = dict(voters(cluster))
         assert [node_id for node_id in after if after[node_id] != before[node_id]] == [lost]
 
     played(story)
+
+
+def test_founders_are_told_of_the_same_voters() -> None:
+    async def play(universe: Universe) -> list[BaseException | None]:
+        places = {NodeId(it): Address(f"node-{it}", 9093) for it in (1, 2, 3)}
+        two = {node_id: places[node_id] for node_id in (NodeId(1), NodeId(2))}
+        processes = [NodeProcess(universe, NodeId(1), {}, two), NodeProcess(universe, NodeId(2), {}, places)]
+        for process in processes:
+            process.launch()
+        await until(lambda: any(process.exits for process in processes))
+        return [process.exits[-1][1] for process in processes if process.exits]
+
+    refusals = run(play, seed=1, limit_s=LIMIT_S)
+    assert all("the same --voters" in str(refusal) for refusal in refusals)
 
 
 def test_founders_wait_for_all_of_them() -> None:

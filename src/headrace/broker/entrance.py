@@ -58,7 +58,7 @@ class Entrance:
         if self._quorum.has_log:
             self._expect_no_other_cluster(identity)
             return identity
-        if self._ways_in:
+        if self._ways_in or (identity.origin is Origin.TOGETHER and identity.cluster_id):
             identity = replace(identity, origin=Origin.JOINED)
         if identity.origin is Origin.TOGETHER and not await self._found():
             log.info("there is a cluster already: this node joins it")
@@ -105,6 +105,7 @@ class Entrance:
                     continue
                 if found.has_log or found.cluster_id:
                     return False
+                self._expect_same_voters(found)
                 del missing[node_id]
             if missing and self._now_s() >= say_at_s:
                 say_at_s = self._now_s() + SAY_EVERY_S
@@ -112,6 +113,14 @@ class Entrance:
             await asyncio.sleep(RETRY_S if missing else 0)
         self._quorum.found(Membership(tuple(Voter(node_id) for node_id in sorted(self._place.voters))))
         return True
+
+    def _expect_same_voters(self, other: GreetResponse) -> None:
+        ours = sorted(self._place.voters)
+        if other.voters != ours:
+            raise WrongIdentity(
+                f"node {other.node_id} was told of the voters {other.voters}, this node of {ours}; "
+                "all founders of a cluster are started with the same --voters"
+            )
 
     async def _greet(self, node_id: NodeId, address: Address) -> GreetResponse | None:
         try:
@@ -142,7 +151,8 @@ class Entrance:
         """The cluster's id, once it has let this node in."""
         if not self._ways_in and not self._place.voters:
             raise WrongIdentity(
-                "the data directory was made to join a cluster, and has not yet; start it with --join once more"
+                "the data directory belongs to a cluster, but has no metadata log; start it with --join, so that the "
+                "cluster tells it everything"
             )
         give_up_at_s = self._now_s() + PATIENCE_S
         while True:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.metadata.node_commands import check_removable, remove_node
 from headrace.model.errors import ErrorCode, Refusal
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from headrace.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
-
-ANSWERED_MS: Final = 1000  # the leader of the metadata log asks several times in that time
 
 
 class Members:
@@ -67,11 +65,11 @@ class Members:
         return min(ready)[1] if ready else None
 
     def _standings(self) -> dict[NodeId, Standing]:
-        """Those who answer."""
+        """Those who answer: several times within an election timeout."""
         raft, image = self._quorum.raft, self._quorum.image
         if raft.leadership is None:
             return {}
-        since_ms = int(self._clock.monotonic_s() * 1000) - ANSWERED_MS
+        since_ms = int(self._clock.monotonic_s() * 1000) - raft.timing.election_min_ms
         return {
             node_id: Standing(
                 follower.directory,

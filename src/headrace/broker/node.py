@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.appending import AppendStage
@@ -97,7 +98,7 @@ class Node:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.is_ready = False
         self.node_id: NodeId
-        self._origin: Origin
+        self._identity: Identity
         self.configs: NodeConfigs
         self.store: LogStore
         self.assembly: Assembly
@@ -129,16 +130,16 @@ class Node:
         `meet` opens the listener where other nodes find this one, and says where that and the clients' one are. It is
         called once this node can take part in an election; without the others there may be none.
         """
-        identity = await self._open()
+        await self._open()
         self.assembly.start(self._tasks)
         self._tasks.start(self.store.run(), "flusher")
         if meet is not None:
             self._place.endpoints = tuple(await meet())
-        identity = await self._enter(identity)
-        check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
-        await self.assembly.join(identity.cluster_id or topic_id_text(self.new_topic_id()))
-        if not identity.cluster_id:
-            await self._remember(identity.named(self.image.cluster_id or ""))
+        await self._enter()
+        check_metadata(self._identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
+        await self.assembly.join(self._identity.cluster_id or topic_id_text(self.new_topic_id()))
+        if not self._identity.cluster_id:
+            await self._remember(self._identity.named(self.image.cluster_id or ""))
         self._is_following = True
         await self._following.load(self.quorum.deleted_topics)
         self._tasks.start(self._following.run(), "follow the image")
@@ -148,21 +149,22 @@ class Node:
         self._start_chores()
         self.is_ready = True
 
-    async def _enter(self, identity: Identity) -> Identity:
+    async def _enter(self) -> None:
         """Until it is known what the cluster has agreed on."""
         entrance = Entrance(self._place, self.quorum, self.world, self._join)
-        found = await entrance.find_cluster(identity)
-        if found != identity:
+        found = await entrance.find_cluster(self._identity)
+        if found != self._identity:
             await self._remember(found)
         if self._join and self.quorum.has_log:
             self._tasks.start(entrance.knock(found), "ask the cluster in")
         await entrance.wait_heard()
-        return found
+        await self._remember_company()
 
     async def _remember(self, identity: Identity) -> None:
+        self._identity = identity
         await self.world.threads.run(lambda: store_identity(self.world.disk, identity))
 
-    async def _open(self) -> Identity:
+    async def _open(self) -> None:
         """Everything that this node can do by itself."""
         world = self.world
         NodeConfigs.checked(self._asked_node_id or NodeId(1), self._static_configs)  # before the directory is claimed
@@ -176,13 +178,17 @@ class Node:
             )
         )
         self.node_id = identity.node_id
-        self._origin = identity.origin
+        self._identity = identity
         self.configs = NodeConfigs.checked(self.node_id, self._static_configs).known_as(self._identity_configs())
         self.store = LogStore(world, on_flushed=self._flushed, on_recovered=_log_recovery, open_files=self._open_files)
         await self.store.start()
         found = self.store.log_ids()
         if METADATA_LOG not in found:
             check_metadata(identity, None, has_logs=bool(found))
+            if identity.cluster_id and identity.origin is not Origin.ALONE:
+                # What it has promised to the other voters is gone: it must not be taken for the one that promised it.
+                identity = replace(identity, directory=world.entropy.token(16))
+                await self._remember(identity)
         settings = node_settings(EMPTY_IMAGE, self.configs)
         self._place = Place(
             self.node_id,
@@ -227,7 +233,6 @@ class Node:
             self._followers,
             lambda: self.assembly.enrolment.is_leased,
         )
-        return identity
 
     @property
     def _new_origin(self) -> Origin:
@@ -246,9 +251,19 @@ class Node:
         return Membership()
 
     @property
+    def founders(self) -> list[NodeId]:
+        """With whom this node was told to found a cluster."""
+        return sorted(self._voters)
+
+    @property
     def has_peers(self) -> bool:
         """Whether other nodes must be able to find this one."""
-        return self._origin is not Origin.ALONE or len(self.quorum.raft.membership.everybody) > 1
+        return self._identity.origin is not Origin.ALONE or len(self.quorum.raft.membership.everybody) > 1
+
+    async def _remember_company(self) -> None:
+        """A node that others have joined is no longer the only voter, not even if it should lose its log."""
+        if self._identity.origin is Origin.ALONE and self.has_peers:
+            await self._remember(replace(self._identity, origin=Origin.TOGETHER))
 
     def _identity_configs(self) -> dict[str, str]:
         rack = {} if self._rack is None else {"broker.rack": self._rack}
@@ -306,6 +321,7 @@ class Node:
             self._every(lambda: self.settings.log_retention_check_interval_ms / 1000, self._delete_expired), "retention"
         )
         self._tasks.start(self._every(lambda: TRY_AGAIN_S, self._following.try_again), "partitions without room")
+        self._tasks.start(self._every(lambda: TRY_AGAIN_S, self._remember_company), "company")
         self._tasks.start(self._every(lambda: EXPIRE_WAITERS_S, self._expire_waiters), "late acks")
         self._tasks.start(self._every(lambda: EXPIRE_PRODUCERS_S, self._expire_producers), "quiet producers")
         self._tasks.start(
