@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,14 +24,21 @@ _SIGNS_OF_A_BUG = ("our fault", "Traceback", "must stop")
 
 
 class ClusterProcesses:
-    """Nodes 1 to N on free ports. `with` starts them all, and stops those that run in the end."""
+    """Nodes 1 to N on free ports. `with` starts them all, and stops those that run in the end.
 
-    def __init__(self, home: Path, node_count: int = 3, configs: Mapping[str, str] | None = None) -> None:
+    They found the cluster; one alone is a plain node that others may join. `guests` are further nodes, which join the
+    cluster when they are started.
+    """
+
+    def __init__(
+        self, home: Path, node_count: int = 3, configs: Mapping[str, str] | None = None, *, guests: int = 0
+    ) -> None:
         self.home = home
         self.node_ids = range(1, node_count + 1)
-        ports = free_ports(2 * node_count)
-        self._addresses = {node_id: f"127.0.0.1:{ports.pop()}" for node_id in self.node_ids}
-        self._voters = ",".join(f"{node_id}@127.0.0.1:{ports.pop()}" for node_id in self.node_ids)
+        everybody = range(1, node_count + guests + 1)
+        ports = free_ports(2 * len(everybody))
+        self._addresses = {node_id: f"127.0.0.1:{ports.pop()}" for node_id in everybody}
+        self._meetings = {node_id: f"127.0.0.1:{ports.pop()}" for node_id in everybody}
         self._settings = [f"-X{name}={value}" for name, value in (configs or {}).items()]
         self._running: dict[int, subprocess.Popen[str]] = {}
 
@@ -47,7 +55,8 @@ class ClusterProcesses:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(self._addresses.values())
+        known = dict.fromkeys([*self.node_ids, *self._running])
+        return ",".join(self._addresses[node_id] for node_id in known)
 
     def address(self, node_id: int) -> str:
         return self._addresses[node_id]
@@ -62,18 +71,41 @@ class ClusterProcesses:
 
     def start(self, *node_ids: int) -> None:
         """All at once, for a majority is needed before any is ready."""
+        self.launch(*node_ids)
+        self.wait_ready(*node_ids)
+
+    def launch(self, *node_ids: int) -> None:
         for node_id in node_ids:
-            command = [*SERVE, "--node-id", str(node_id), "--data-dir", str(self.home / f"node-{node_id}")]
-            command += ["--listen", self._addresses[node_id], "--voters", self._voters, "--http", "off"]
+            command = [*SERVE, "--node-id", str(node_id), "--data-dir", str(self.data_dir(node_id))]
+            command += ["--listen", self._addresses[node_id], *self.way_in(node_id), "--http", "off"]
             with self._log_path(node_id).open("a") as log:
                 self._running[node_id] = subprocess.Popen(
                     [*command, *self._settings], stdout=subprocess.PIPE, stderr=log, text=True
                 )
+
+    def wait_ready(self, *node_ids: int) -> None:
         for node_id in node_ids:
             stdout = self._running[node_id].stdout
             assert stdout is not None
             line = stdout.readline()
             assert "is ready" in line, f"node {node_id} did not start: {line!r}\n{self.log_of(node_id)}"
+
+    def way_in(self, node_id: int) -> list[str]:
+        """How a node comes into the cluster."""
+        if node_id not in self.node_ids:
+            founders = ",".join(self._meetings[founder] for founder in self.node_ids)
+            return ["--cluster-listen", self._meetings[node_id], "--join", founders]
+        if len(self.node_ids) == 1:
+            return ["--cluster-listen", self._meetings[node_id]]
+        return ["--voters", ",".join(f"{founder}@{self._meetings[founder]}" for founder in self.node_ids)]
+
+    def data_dir(self, node_id: int) -> Path:
+        return self.home / f"node-{node_id}"
+
+    def replace_disk(self, node_id: int) -> None:
+        """The node is down; when it comes back, its data directory is empty."""
+        assert node_id not in self._running
+        shutil.rmtree(self.data_dir(node_id))
 
     def stop(self, *node_ids: int) -> None:
         """As an operator does it. A node that stops in any other way than cleanly fails the test."""

@@ -109,6 +109,9 @@ class MetadataLog(RuleBasedStateMachine):
         disk=st.sampled_from([b"disk 1", b"disk 1", b"disk 1", b"disk 2"]),
     )
     def start_node(self, node_id: NodeId, life: bytes, disk: bytes) -> None:
+        known = self.image.nodes.get(node_id)
+        if known is not None and known.directory != disk:
+            self.lose_node(node_id)  # whoever has another disk is let in only then
         registered = register_node(self.image, node_id, life, directory=disk)
         self.submit(registered)
         self.submit(unfence_node(self.image, node_id, registered.response))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.controller import Controller
-from headrace.broker.enrolment import Enrolment
+from headrace.broker.enrolment import Enrolment, Heartbeats
 from headrace.broker.peers import Peers
 from headrace.broker.quorum import Quorum
 from headrace.client.errors import ClientError
@@ -26,20 +25,19 @@ if TYPE_CHECKING:
     from headrace.broker.metadata_store import MetadataStore
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import Endpoint, MetadataRecord
+    from headrace.metadata.settings import NodeSettings
     from headrace.model.names import NodeId
+    from headrace.raft.membership import Membership
     from headrace.runtime.tasks import TaskScope
     from headrace.runtime.world import World
     from headrace.wire.api import Message
 
 Answer = TypeVar("Answer", bound="Message")
 
-log = logging.getLogger(__name__)
-
 NODES: Final = "CONTROLLER"  # Kafka's usual name for the listener where nodes meet
 CLIENTS: Final = "PLAINTEXT"
 PATIENCE_S: Final = 10.0  # an election takes two seconds, and may have to be held again
 RETRY_S: Final = 0.05
-QUIET_S: Final = 5.0  # of waiting, before somebody who watches should be told why
 LANE: Final = "controller"
 
 
@@ -50,24 +48,30 @@ class Place:
     node_id: NodeId
     incarnation: bytes
     directory: bytes
+    timing: Heartbeats
+    election_timeout_ms: int
     cluster_id: str = ""
     """As it is written on the disk; empty before it belongs to one."""
     rack: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
     voters: Mapping[NodeId, Address] = field(default_factory=dict)
-    """Who starts the cluster, and where they listen for each other. Without any, this node alone does."""
+    """Who founds the cluster, and where they listen for each other."""
+    met: dict[NodeId, Address] = field(default_factory=dict)
+    """Where others listen, as the cluster said when it let this node in."""
 
 
 class Assembly:
     def __init__(
         self,
         place: Place,
+        first: Membership,
         world: World,
         store: MetadataStore,
         on_commit: Callable[[Sequence[MetadataRecord]], None],
         on_install: Callable[[ClusterImage, ClusterImage], None],
         on_lease: Callable[[bool], None],
         on_failure: Callable[[str, BaseException], None],
+        settings: Callable[[], NodeSettings],
     ) -> None:
         self._place = place
         self._world = world
@@ -78,26 +82,16 @@ class Assembly:
             world,
             on_commit,
             on_install,
-            first_voters=sorted(place.voters),
+            first=first,
             send=self.peers.send,
+            election_timeout_ms=place.election_timeout_ms,
         )
-        self.controller = Controller(self.quorum, world.clock)
+        self.controller = Controller(self.quorum, world.clock, settings)
         self.enrolment = Enrolment(place, self.quorum, self.controller, self.peers, world.clock, on_lease)
 
     def start(self, tasks: TaskScope) -> None:
         tasks.start(self.quorum.run(), "metadata log")
         tasks.start(self.controller.run(), "controller")
-
-    async def agreed_start(self) -> None:
-        """Until it is known what was agreed on before this node started. Without a majority that takes for ever."""
-        while True:
-            try:
-                async with asyncio.timeout(QUIET_S):
-                    await self.quorum.agreed_start()
-                    return
-            except TimeoutError:
-                voters = self.quorum.raft.membership.voter_ids
-                log.warning("waiting for a majority of the voters %s; are they running?", list(voters))
 
     async def join(self, new_cluster_id: str) -> None:
         """Until the cluster has a name and knows this life of the node."""
@@ -177,9 +171,10 @@ class Assembly:
         self.controller.suspect(node_id)
 
     def _address_of(self, node_id: NodeId) -> Address | None:
-        """As it says itself; before it has said anything, as this node was told at its start."""
-        node = self.quorum.image.nodes.get(node_id)
-        endpoint = None if node is None else node.endpoint(NODES)
-        if endpoint is not None:
-            return Address(endpoint.host, endpoint.port)
-        return self._place.voters.get(node_id)
+        """As it says itself; before that is known, as this node was told when it came in, or at its start."""
+        for image in (self.quorum.image, self.quorum.found_image):
+            node = image.nodes.get(node_id)
+            endpoint = None if node is None else node.endpoint(NODES)
+            if endpoint is not None:
+                return Address(endpoint.host, endpoint.port)
+        return self._place.met.get(node_id) or self._place.voters.get(node_id)

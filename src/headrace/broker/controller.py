@@ -9,37 +9,40 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.members import Members
 from headrace.metadata.liveness import Sessions
 from headrace.metadata.node_commands import drain_node, fence_node, unfence_node
 from headrace.metadata.partition_commands import return_leaders
+from headrace.metadata.upkeep import end_moves, widen_internal_topics
 from headrace.model.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.broker.quorum import Quorum
+    from headrace.metadata.settings import NodeSettings
     from headrace.model.names import NodeId, Offset
     from headrace.raft.log import Term
     from headrace.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
-SESSION_MS: Final = 2000  # several heartbeats: one that is late must not cost a node its leaderships
-GRACE: Final = 1.1  # clocks of two machines may differ in speed a little
 LOOK_S: Final = 0.1
-BALANCE_S: Final = 300.0  # as Kafka: a leader that moves costs its clients a moment
+UPKEEP_S: Final = 2.0  # it walks over all partitions, a millisecond for a thousand
 NEAR: Final = 100  # records: under steady changes nobody is ever quite up to date
-TOLERATED: Final = 0.1  # of a node's partitions, led elsewhere
 
 
 class Controller:
-    def __init__(self, quorum: Quorum, clock: Clock, session_ms: int = SESSION_MS) -> None:
+    def __init__(self, quorum: Quorum, clock: Clock, settings: Callable[[], NodeSettings]) -> None:
         self._quorum = quorum
         self._clock = clock
-        self._session_ms = int(session_ms * GRACE)
+        self._settings = settings
         self._sessions: Sessions | None = None
         self._leaving: set[NodeId] = set()
         """Nodes that are being fenced: decided, and perhaps not agreed on yet."""
         self._term: Term | None = None
-        self._balanced_s = 0.0
+        self._balanced_s = self._kept_up_s = 0.0
+        self.members = Members(quorum, clock)
         self._news = asyncio.Event()
 
     async def run(self) -> None:
@@ -64,15 +67,34 @@ class Controller:
             return
         assert self._sessions is not None
         for node_id in self._sessions.lapsed(self._now_ms()):
-            log.warning("node %d is gone, or was not heard for %d ms; others take over", node_id, self._session_ms)
+            log.warning("node %d is gone, or was not heard for its session; others take over", node_id)
             await self._fence(node_id)
             if not self._is_in_charge():
                 return
-        if self._clock.monotonic_s() - self._balanced_s > BALANCE_S:
+        await self.members.look()
+        if not self._is_in_charge():
+            return
+        if self._clock.monotonic_s() - self._kept_up_s > UPKEEP_S:
+            self._kept_up_s = self._clock.monotonic_s()
+            await self._keep_up()
+        settings = self._settings()
+        if self._clock.monotonic_s() - self._balanced_s > settings.leader_imbalance_check_interval_seconds:
             self._balanced_s = self._clock.monotonic_s()
-            count = await self._quorum.submit(lambda image: return_leaders(image, TOLERATED))
-            if count:
-                log.info("%d partitions are led by their preferred replicas again", count)
+            if settings.auto_leader_rebalance_enable:
+                await self._return_leaders(settings.leader_imbalance_per_broker_percentage / 100)
+
+    async def _return_leaders(self, tolerated: float) -> None:
+        count = await self._quorum.submit(lambda image: return_leaders(image, tolerated))
+        if count:
+            log.info("%d partitions are led by their preferred replicas again", count)
+
+    async def _keep_up(self) -> None:
+        ended = await self._quorum.submit(end_moves)
+        if ended:
+            log.info("%d moves of replicas have ended", ended)
+        widened = await self._quorum.submit(widen_internal_topics)
+        if widened:
+            log.info("%d partitions of internal topics get more replicas", widened)
 
     def _is_in_charge(self) -> bool:
         """With each term of its own it begins anew: what it knew from an earlier one is old."""
@@ -81,8 +103,9 @@ class Controller:
             return False
         if self._term != self._quorum.raft.term:
             self._term = self._quorum.raft.term
-            self._balanced_s = self._clock.monotonic_s()
-            self._sessions = Sessions(self._quorum.image.live_nodes(), self._now_ms(), self._session_ms)
+            self._balanced_s = self._kept_up_s = self._clock.monotonic_s()
+            here = {node.node_id: node.session_ms for node in self._quorum.image.sorted_nodes()}
+            self._sessions = Sessions(here, self._now_ms())
         return True
 
     def suspect(self, node_id: NodeId) -> None:
@@ -118,7 +141,7 @@ class Controller:
         if node_id in self._leaving:
             return False
         assert self._sessions is not None
-        self._sessions.heard(node_id, self._now_ms())
+        self._sessions.heard(node_id, node.session_ms, self._now_ms())
         return True
 
     async def _fence(self, node_id: NodeId) -> None:

@@ -16,7 +16,7 @@ from headrace.coordinators.records import GROUP_KINDS, TRANSACTION_KINDS
 from headrace.coordinators.transactions.coordinator import AddPartitions, TransactionCoordinator
 from headrace.coordinators.transactions.effects import TransactionEffects
 from headrace.coordinators.transactions.settings import TransactionSettings
-from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
+from headrace.metadata.internal import CONSUMER_OFFSETS, INTERNAL_REPLICAS, TRANSACTION_STATE
 from headrace.metadata.topic_commands import NewTopic
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NodeId, TopicPartition
@@ -43,7 +43,6 @@ SEGMENT_BYTES: Final = 100 << 20  # Kafka's choice: compaction works on closed s
 BATCH_BYTES_MAX: Final = 16 << 20  # one decision about the largest of groups must fit
 MARKERS_WAIT_S: Final = 0.003
 MARKERS_WAIT_S_MAX: Final = 0.1
-INTERNAL_REPLICAS: Final = 3  # or as many as there are nodes: a group must survive the loss of one
 INTERNAL_CONFIGS: Final = (
     ("cleanup.policy", "compact"),
     ("compression.type", "producer"),

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from headrace.broker.controller import SESSION_MS
 from headrace.client.errors import ClientError
-from headrace.metadata.liveness import Lease
+from headrace.metadata.liveness import SESSION_MS, Lease
 from headrace.metadata.node_commands import register_node
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicId
@@ -24,12 +24,13 @@ from headrace.wire.messages.broker_registration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from headrace.broker.controller import Controller
     from headrace.broker.peers import Peers
     from headrace.broker.quorum import Quorum
     from headrace.metadata.records import Endpoint
+    from headrace.metadata.settings import NodeSettings
     from headrace.model.names import NodeId
     from headrace.runtime.clock import Clock
     from headrace.wire.api import Message
@@ -38,14 +39,33 @@ Answer = TypeVar("Answer", bound="Message")
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_S: Final = 0.4
 RETRY_S: Final = 0.1
-ANSWER_S: Final = 1.0  # half a session: a controller that is gone must not keep us from asking the next
+HAND_OVER_S: Final = 1.0  # an election that is asked for takes two messages and two flushes
+ANSWER_PART: Final = 0.5  # of a session: a controller that is gone must not keep us from asking the next
 LANE: Final = "enrolment"
 
 
 class DisplacedNode(Exception):
     """The cluster knows another life of this node: what this one would do counts for nothing."""
+
+
+class Heartbeats(NamedTuple):
+    """How often a node says that it is there, and after how long a silence it believes that it is not."""
+
+    interval_ms: int = 400
+    session_ms: int = SESSION_MS
+
+    @classmethod
+    def of(cls, settings: NodeSettings) -> Heartbeats:
+        """Raises Refusal if one late answer would end the session."""
+        interval_ms, session_ms = settings.broker_heartbeat_interval_ms, settings.broker_session_timeout_ms
+        if interval_ms * 2 > session_ms:
+            raise Refusal(
+                ErrorCode.INVALID_CONFIG,
+                f"broker.session.timeout.ms ({session_ms}) must be at least twice broker.heartbeat.interval.ms "
+                f"({interval_ms}): one heartbeat that is lost must not cost a node its leaderships",
+            )
+        return cls(interval_ms, session_ms)
 
 
 class Place(Protocol):
@@ -56,6 +76,7 @@ class Place(Protocol):
     endpoints: tuple[Endpoint, ...]
     incarnation: bytes
     directory: bytes
+    timing: Heartbeats
 
 
 class Enrolment:
@@ -76,7 +97,7 @@ class Enrolment:
         self._peers = peers
         self._clock = clock
         self._on_lease = on_lease
-        self._lease = Lease(SESSION_MS)
+        self._lease = Lease(place.timing.session_ms)
         self.is_leased = False
         """Whether this node may serve writes. Others may lead what it led if not."""
         self._wants_stop = False
@@ -97,7 +118,13 @@ class Enrolment:
         if self._quorum.is_leader:
             return await self._quorum.submit(
                 lambda image: register_node(
-                    image, place.node_id, place.incarnation, place.endpoints, place.rack, directory=place.directory
+                    image,
+                    place.node_id,
+                    place.incarnation,
+                    place.endpoints,
+                    place.rack,
+                    directory=place.directory,
+                    session_ms=place.timing.session_ms,
                 )
             )
         request = BrokerRegistrationRequest(
@@ -107,6 +134,7 @@ class Enrolment:
             [RegisteredListener(it.listener, it.host, it.port, 0) for it in place.endpoints],
             rack=place.rack,
             log_dirs=[TopicId(place.directory)],
+            session_ms=place.timing.session_ms,
         )
         answer = await self._ask_controller(request, BrokerRegistrationResponse)
         _check(answer.error_code, "register")
@@ -122,7 +150,7 @@ class Enrolment:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(HEARTBEAT_S)
+            await asyncio.sleep(self._place.timing.interval_ms / 1000)
             await self._beat()
 
     async def watch_lease(self) -> None:
@@ -132,14 +160,44 @@ class Enrolment:
             now_ms = self._now_ms()
             if end_ms is not None and now_ms >= end_ms:
                 self._say_leased(False)
-            left_ms = SESSION_MS if end_ms is None else end_ms - now_ms
+            left_ms = self._place.timing.session_ms if end_ms is None else end_ms - now_ms
             await asyncio.sleep(max(left_ms, 10) / 1000)
 
     async def leave(self) -> None:
-        """A clean stop: others lead first, then this node is fenced."""
+        """A clean stop: others decide and lead first, then this node is fenced. Tries until somebody has heard it."""
         self._wants_stop = True
-        await self._beat()
-        await self._beat(wants_fence=True)
+        await self._hand_over()
+        for wants_fence in (False, True):
+            await self._until(partial(self._is_let_go, wants_fence=wants_fence))
+        self._say_leased(False)
+
+    async def _hand_over(self) -> None:
+        """Let another voter be the controller. If none can, this one is until its last moment."""
+        heir = self._controller.members.heir()
+        if not self._quorum.is_leader or heir is None:
+            return
+        log.info("node %d is to be the controller", heir)
+        self._quorum.hand_over(heir)
+        until_s = self._clock.monotonic_s() + HAND_OVER_S
+
+        async def is_over() -> bool:
+            return not self._quorum.is_leader or self._clock.monotonic_s() >= until_s
+
+        await self._until(is_over)
+
+    async def _until(self, is_so: Callable[[], Awaitable[bool]]) -> None:
+        while not await is_so():  # noqa: ASYNC110 - another node makes it so
+            await asyncio.sleep(RETRY_S)
+
+    async def _is_let_go(self, *, wants_fence: bool) -> bool:
+        """Whether the controller has heard that this node leaves."""
+        try:
+            await self._say_here(wants_fence=wants_fence)
+        except Refusal as refusal:
+            return refusal.code is ErrorCode.STALE_BROKER_EPOCH  # another life of this node has begun
+        except ClientError:
+            return False
+        return True
 
     async def _beat(self, *, wants_fence: bool = False) -> bool:
         sent_ms = self._now_ms()
@@ -182,7 +240,8 @@ class Enrolment:
         controller = self._quorum.get_leader()
         if controller is None or self._peers is None:
             raise Refusal(ErrorCode.NOT_CONTROLLER, "nobody is known to be the controller")
-        return await self._peers.ask(controller, request, answer, lane=LANE, timeout_s=ANSWER_S)
+        timeout_s = self._place.timing.session_ms * ANSWER_PART / 1000
+        return await self._peers.ask(controller, request, answer, lane=LANE, timeout_s=timeout_s)
 
     def _say_leased(self, is_leased: bool) -> None:
         if is_leased != self.is_leased:

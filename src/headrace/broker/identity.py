@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from headrace.model.names import NodeId, TopicId, topic_id_from_text, topic_id_text
@@ -19,6 +20,17 @@ class WrongIdentity(Exception):
     """The data directory is not this node's; the text says what to do."""
 
 
+class Origin(Enum):
+    """How a data directory came into being. A node whose metadata log is empty does what this says, no more."""
+
+    ALONE = "alone"
+    """A cluster of its own, which others may join. Only such a node ever takes itself for the only voter."""
+    TOGETHER = "together"
+    """It founds a cluster with others, once all of them have met."""
+    JOINED = "joined"
+    """The cluster was there before: this node waits to be told everything."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     cluster_id: str
@@ -26,6 +38,7 @@ class Identity:
     node_id: NodeId
     directory: bytes = b""
     """Which disk this is: a node that comes back on another one has forgotten everything."""
+    origin: Origin = Origin.ALONE
 
     def encode(self) -> bytes:
         lines = (
@@ -33,6 +46,7 @@ class Identity:
             f"cluster.id={self.cluster_id}",
             f"node.id={self.node_id}",
             f"directory.id={topic_id_text(TopicId(self.directory))}",
+            f"origin={self.origin.value}",
             "",
         )
         return "\n".join(lines).encode()
@@ -51,7 +65,9 @@ class Identity:
             if node_id < 0:
                 raise ValueError("node.id must not be negative")
             directory = topic_id_from_text(fields["directory.id"]) if "directory.id" in fields else b""
-            return cls(fields["cluster.id"], NodeId(node_id), directory)
+            is_named = bool(fields["cluster.id"])
+            origin = Origin(fields.get("origin", (Origin.ALONE if is_named else Origin.TOGETHER).value))
+            return cls(fields["cluster.id"], NodeId(node_id), directory, origin)
         except (KeyError, ValueError) as error:
             raise WrongIdentity(
                 f"{IDENTITY_FILE} in the data directory is damaged ({error}); restore it or start on an empty one"
@@ -65,8 +81,13 @@ def store_identity(disk: Disk, identity: Identity) -> None:
     disk.replace_file(IDENTITY_FILE, identity.encode())
 
 
-def load_or_create(disk: Disk, node_id: NodeId | None, new_cluster_id: str, new_directory: bytes) -> Identity:
-    """The directory's identity; blocking. `node_id` None takes whatever the directory says, 1 if it is new."""
+def load_or_create(
+    disk: Disk, node_id: NodeId | None, new_cluster_id: str, new_directory: bytes, origin: Origin
+) -> Identity:
+    """The directory's identity; blocking. `node_id` None takes whatever the directory says, 1 if it is new.
+
+    One that begins alone names its cluster at once; for others the cluster has to say its name.
+    """
     if disk.exists(IDENTITY_FILE):
         identity = Identity.decode(disk.read_file(IDENTITY_FILE))
         if node_id is not None and node_id != identity.node_id:
@@ -83,7 +104,8 @@ def load_or_create(disk: Disk, node_id: NodeId | None, new_cluster_id: str, new_
             f"{IDENTITY_FILE} is missing, but the data directory holds data; put the file back, which says whose data "
             "it is, or start on an empty directory"
         )
-    identity = Identity(new_cluster_id, node_id if node_id is not None else NodeId(1), new_directory)
+    cluster_id = new_cluster_id if origin is Origin.ALONE else ""
+    identity = Identity(cluster_id, node_id if node_id is not None else NodeId(1), new_directory, origin)
     store_identity(disk, identity)
     return identity
 

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.appending import AppendStage
 from headrace.broker.assembly import Assembly, Place
 from headrace.broker.coordination import Coordination, new_topic
 from headrace.broker.counters import Counters
-from headrace.broker.enrolment import DisplacedNode
+from headrace.broker.enrolment import DisplacedNode, Heartbeats
+from headrace.broker.entrance import Entrance
 from headrace.broker.fetching import SessionCache
 from headrace.broker.follower import Followers
 from headrace.broker.following import Following
-from headrace.broker.identity import check_metadata, load_or_create, store_identity
+from headrace.broker.identity import Origin, check_metadata, load_or_create, store_identity
 from headrace.broker.in_sync_review import InSyncReview
 from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
 from headrace.broker.topics import TopicTable
 from headrace.client.errors import ClientError
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
+from headrace.metadata.image import EMPTY_IMAGE
 from headrace.metadata.node_commands import reserve_producer_ids
 from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, ProducerId, TopicId, topic_id_text, topic_name_problem
+from headrace.raft.membership import Membership, Voter
 from headrace.runtime.tasks import Breather, TaskScope
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import OPEN_FILES
@@ -82,8 +86,10 @@ class Node:
         listeners: Mapping[str, str] | None = None,
         open_files: int = OPEN_FILES,
         voters: Mapping[NodeId, Address] | None = None,
+        join: Sequence[Address] = (),
     ) -> None:
-        """`voters` start a cluster together, this node among them; without any, it is a cluster of its own."""
+        """`voters` found a cluster together, this node among them; `join` are nodes of a cluster that exists. Without
+        any, it is a cluster of its own."""
         self.world = world
         self.counters = Counters()
         self.topics = TopicTable()
@@ -92,6 +98,7 @@ class Node:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.is_ready = False
         self.node_id: NodeId
+        self._identity: Identity
         self.configs: NodeConfigs
         self.store: LogStore
         self.assembly: Assembly
@@ -103,10 +110,12 @@ class Node:
         self._listeners = dict(listeners or {})
         self._open_files = open_files
         self._voters = dict(voters or {})
+        self._join = tuple(join)
         self._tasks = TaskScope(self._task_failed)
         self._producer_ids: tuple[int, int] = (0, 0)
         self._reserving: asyncio.Lock = asyncio.Lock()
         self._is_following = False
+        self._has_left = False
         self._place: Place
         self._followers: Followers
         self.followers_heard_ms: dict[NodeId, int] = {}
@@ -121,17 +130,16 @@ class Node:
         `meet` opens the listener where other nodes find this one, and says where that and the clients' one are. It is
         called once this node can take part in an election; without the others there may be none.
         """
-        identity = await self._open()
+        await self._open()
         self.assembly.start(self._tasks)
         self._tasks.start(self.store.run(), "flusher")
         if meet is not None:
             self._place.endpoints = tuple(await meet())
-        await self.assembly.agreed_start()
-        check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
-        await self.assembly.join(identity.cluster_id or topic_id_text(self.new_topic_id()))
-        if not identity.cluster_id:
-            named = identity.named(self.image.cluster_id or "")
-            await self.world.threads.run(lambda: store_identity(self.world.disk, named))
+        await self._enter()
+        check_metadata(self._identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
+        await self.assembly.join(self._identity.cluster_id or topic_id_text(self.new_topic_id()))
+        if not self._identity.cluster_id:
+            await self._remember(self._identity.named(self.image.cluster_id or ""))
         self._is_following = True
         await self._following.load(self.quorum.deleted_topics)
         self._tasks.start(self._following.run(), "follow the image")
@@ -141,7 +149,22 @@ class Node:
         self._start_chores()
         self.is_ready = True
 
-    async def _open(self) -> Identity:
+    async def _enter(self) -> None:
+        """Until it is known what the cluster has agreed on."""
+        entrance = Entrance(self._place, self.quorum, self.world, self._join)
+        found = await entrance.find_cluster(self._identity)
+        if found != self._identity:
+            await self._remember(found)
+        if self._join and self.quorum.has_log:
+            self._tasks.start(entrance.knock(found), "ask the cluster in")
+        await entrance.wait_heard()
+        await self._remember_company()
+
+    async def _remember(self, identity: Identity) -> None:
+        self._identity = identity
+        await self.world.threads.run(lambda: store_identity(self.world.disk, identity))
+
+    async def _open(self) -> None:
         """Everything that this node can do by itself."""
         world = self.world
         NodeConfigs.checked(self._asked_node_id or NodeId(1), self._static_configs)  # before the directory is claimed
@@ -149,33 +172,45 @@ class Node:
             lambda: load_or_create(
                 world.disk,
                 self._asked_node_id,
-                topic_id_text(self.new_topic_id()) if self._is_alone else "",
+                topic_id_text(self.new_topic_id()),
                 world.entropy.token(16),
+                self._new_origin,
             )
         )
         self.node_id = identity.node_id
+        self._identity = identity
         self.configs = NodeConfigs.checked(self.node_id, self._static_configs).known_as(self._identity_configs())
         self.store = LogStore(world, on_flushed=self._flushed, on_recovered=_log_recovery, open_files=self._open_files)
         await self.store.start()
         found = self.store.log_ids()
         if METADATA_LOG not in found:
             check_metadata(identity, None, has_logs=bool(found))
+            if identity.cluster_id and identity.origin is not Origin.ALONE:
+                # What it has promised to the other voters is gone: it must not be taken for the one that promised it.
+                identity = replace(identity, directory=world.entropy.token(16))
+                await self._remember(identity)
+        settings = node_settings(EMPTY_IMAGE, self.configs)
         self._place = Place(
             self.node_id,
             world.entropy.token(16),
             identity.directory,
+            Heartbeats.of(settings),
+            settings.controller_quorum_election_timeout_ms,
             identity.cluster_id,
             self._rack,
             voters=self._voters,
         )
+        metadata = MetadataStore(world, self.store, await self._open_metadata())
         self.assembly = Assembly(
             self._place,
+            self._first_membership(identity, metadata),
             world,
-            MetadataStore(world, self.store, await self._open_metadata()),
+            metadata,
             self._committed,
             self._installed,
             self._leased,
             self._task_failed,
+            lambda: self.settings,
         )
         await world.threads.run(self.quorum.load)
         self.fetch_sessions = SessionCache(
@@ -199,12 +234,37 @@ class Node:
             self._followers,
             lambda: self.assembly.enrolment.is_leased,
         )
-        return identity
 
     @property
-    def _is_alone(self) -> bool:
-        """It was not told of others, so it may name its cluster by itself."""
-        return not self._voters
+    def _new_origin(self) -> Origin:
+        """What a new data directory is for."""
+        if self._join:
+            return Origin.JOINED
+        return Origin.TOGETHER if self._voters else Origin.ALONE
+
+    def _first_membership(self, identity: Identity, metadata: MetadataStore) -> Membership:
+        """Who votes as long as the log does not say. Founders have to meet before they count."""
+        has_log = metadata.log.next_offset > 0
+        if identity.origin is Origin.ALONE and (has_log or not self._join):
+            return Membership((Voter(identity.node_id, identity.directory),))
+        if identity.origin is Origin.TOGETHER and has_log:
+            return Membership(tuple(Voter(node_id) for node_id in sorted(self._voters)))
+        return Membership()
+
+    @property
+    def founders(self) -> list[NodeId]:
+        """With whom this node was told to found a cluster."""
+        return sorted(self._voters)
+
+    @property
+    def has_peers(self) -> bool:
+        """Whether other nodes must be able to find this one."""
+        return self._identity.origin is not Origin.ALONE or len(self.quorum.raft.membership.everybody) > 1
+
+    async def _remember_company(self) -> None:
+        """A node that others have joined is no longer the only voter, not even if it should lose its log."""
+        if self._identity.origin is Origin.ALONE and self.has_peers:
+            await self._remember(replace(self._identity, origin=Origin.TOGETHER))
 
     def _identity_configs(self) -> dict[str, str]:
         rack = {} if self._rack is None else {"broker.rack": self._rack}
@@ -220,8 +280,7 @@ class Node:
 
     async def stop(self) -> None:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""
-        self.about_to_stop()
-        await self._leave()
+        await self.leave()
         await self.coordination.close()
         await self._followers.close()
         await self._tasks.close()
@@ -229,10 +288,13 @@ class Node:
         if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
             await self.store.close()
 
-    async def _leave(self) -> None:
-        """Let others lead first, if there are others. One alone has nobody to leave to."""
-        if self.failed.done() or len(self.image.nodes) < 2:
+    async def leave(self) -> None:
+        """Let others lead, if there are others: while this node still answers, so that clients hear where to go. One
+        alone has nobody to leave to."""
+        self.about_to_stop()
+        if self.failed.done() or self._has_left or len(self.image.live_nodes()) < 2:
             return
+        self._has_left = True
         try:
             async with asyncio.timeout(LEAVE_S):
                 await self.assembly.enrolment.leave()
@@ -260,6 +322,7 @@ class Node:
             self._every(lambda: self.settings.log_retention_check_interval_ms / 1000, self._delete_expired), "retention"
         )
         self._tasks.start(self._every(lambda: TRY_AGAIN_S, self._following.try_again), "partitions without room")
+        self._tasks.start(self._every(lambda: TRY_AGAIN_S, self._remember_company), "company")
         self._tasks.start(self._every(lambda: EXPIRE_WAITERS_S, self._expire_waiters), "late acks")
         self._tasks.start(self._every(lambda: EXPIRE_PRODUCERS_S, self._expire_producers), "quiet producers")
         self._tasks.start(
@@ -425,7 +488,7 @@ class Node:
 
     def _leased(self, is_leased: bool) -> None:
         """The others believe that this node is there, or may not any more: then it must refuse writes."""
-        if not is_leased:
+        if not is_leased and not self._has_left:
             log.warning("the controller has not answered for too long; no writes are taken until it does")
         for partition in self.topics.partitions():
             partition.set_leased(is_leased)

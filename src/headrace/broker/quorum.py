@@ -18,8 +18,7 @@ from headrace.metadata.records import TopicDeleted
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Offset
 from headrace.raft.log import Snapshot
-from headrace.raft.membership import Membership, Replica, Voter
-from headrace.raft.node import RaftNode
+from headrace.raft.node import RaftNode, Timing
 from headrace.raft.ready import Role
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.metadata.records import MetadataRecord
     from headrace.model.names import NodeId, TopicId
     from headrace.raft.log import Entry, Term
+    from headrace.raft.membership import Membership, Replica
     from headrace.raft.messages import Letter, Message
     from headrace.raft.ready import Ready
     from headrace.runtime.world import World
@@ -62,14 +62,17 @@ class Quorum:
         on_commit: Callable[[Sequence[MetadataRecord]], None],
         on_install: Callable[[ClusterImage, ClusterImage], None],
         *,
-        first_voters: Sequence[NodeId] = (),
+        first: Membership,
+        election_timeout_ms: int,
         send: Callable[[Letter], None] | None = None,
     ) -> None:
-        """`first_voters` count at the very first start; later the log says who votes. Without any: this node alone."""
+        """`first` is who votes until the log says so. Empty: this node has to be told, or waits for `found`."""
         self.image: ClusterImage = EMPTY_IMAGE
         """What is agreed on: the only image that may be shown to anybody."""
         self.applied_end: Offset = Offset(0)
         """Up to where `image` holds it. More may be agreed on already."""
+        self.found_image: ClusterImage = EMPTY_IMAGE
+        """What the log said at `load`, agreed on or not: good enough to know where others listen."""
         self.deleted_topics: set[TopicId] = set()
         """Topics that the log says were deleted, as of `load`. Their data may be removed; no other may."""
         self._store = store
@@ -78,7 +81,8 @@ class Quorum:
         self._on_commit = on_commit
         self._on_install = on_install
         self._send = send or _nobody
-        self._first_voters = Membership(tuple(Voter(node_id) for node_id in first_voters) or (Voter(*me),))
+        self._first = first
+        self._timing = Timing.of(election_timeout_ms)
         self._raft: RaftNode
         self._pending_image: ClusterImage = EMPTY_IMAGE
         self._pending_term: Term | None = None
@@ -96,16 +100,36 @@ class Quorum:
 
         What is found is not known to be agreed on, unless this node is the only voter.
         """
-        raft_log, ballot = self._store.load(self._first_voters), self._store.load_ballot()
+        raft_log, ballot = self._store.load(self._first), self._store.load_ballot()
         self.image, self.applied_end = image_of(raft_log.snapshot.payload), raft_log.snapshot.end
+        self.found_image = self.image
         for entry in raft_log.entries_from(raft_log.start, BYTES_UNLIMITED):
-            self.deleted_topics.update(it.topic_id for it in records_of(entry) if isinstance(it, TopicDeleted))
-        self._raft = RaftNode(self._me, raft_log, ballot, now_ms=self._now_ms(), chance=self._world.entropy.fraction)
-        if raft_log.membership.voter_ids == (self._me.node_id,):
+            records = records_of(entry)
+            self.deleted_topics.update(it.topic_id for it in records if isinstance(it, TopicDeleted))
+            self.found_image = self.found_image.apply_all(records)
+        chance = self._world.entropy.fraction
+        self._raft = RaftNode(self._me, raft_log, ballot, now_ms=self._now_ms(), chance=chance, timing=self._timing)
+        self._lead_if_alone()
+
+    def found(self, membership: Membership) -> None:
+        """Begin a cluster. If another founder was faster, its log is here already, and says all."""
+        if self.has_log:
+            return
+        self._raft.log.found(membership)
+        self._lead_if_alone()
+        self._wake.set()
+
+    def _lead_if_alone(self) -> None:
+        if self._raft.membership.voter_ids == (self._me.node_id,):
             self._raft.tick(self._raft.next_deadline_ms())  # nobody else can lead, so nobody need be waited for
 
     def close(self) -> None:
         self._store.close()
+
+    @property
+    def has_log(self) -> bool:
+        """Whether this node has taken part in deciding anything, or was told of it."""
+        return self._raft.log.end > 0
 
     # ---- who decides
 
@@ -176,6 +200,22 @@ class Quorum:
         finally:
             self._confirming.pop(confirmed, None)
 
+    async def change_membership(self, membership: Membership) -> None:
+        """Let the voters agree on who takes part. Raises Refusal if it is not safe, or another change is under way."""
+        end = self._raft.change_membership(membership, self._now_ms())
+        self._wake.set()
+        await self._agreed(end)
+
+    def hand_over(self, heir: NodeId) -> None:
+        """Let another voter decide from now on. Raises Refusal if this node does not."""
+        self._raft.hand_over(heir, self._now_ms())
+        self._wake.set()
+
+    @property
+    def knows_agreed(self) -> bool:
+        """Whether it is known what was agreed on before this node started."""
+        return self._agreed_once.is_set()
+
     async def agreed_start(self) -> None:
         """Wait until it is known what was agreed on before this node started."""
         await self._agreed_once.wait()
@@ -241,7 +281,7 @@ class Quorum:
                 self._wake.clear()
                 await self._tick()
         except Exception as failure:
-            self._give_up(failure)
+            self.give_up(failure)
             raise
 
     async def _wait(self) -> None:
@@ -327,7 +367,7 @@ class Quorum:
         for one in waiting:
             _settle(one.agreed, self._not_controller())
 
-    def _give_up(self, failure: Exception) -> None:
+    def give_up(self, failure: Exception) -> None:
         """Nothing will be agreed on any more: nobody may wait for it, a starting node least of all."""
         self._failure = failure
         self._agreed_once.set()

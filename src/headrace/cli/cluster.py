@@ -126,6 +126,22 @@ def drain(node_id: int, undo: bool, wait: bool, at_once: int | None, throttle: i
 
 
 @command.command(context_settings=HELP)
+@node_option
+@bootstrap_server
+def remove(node_id: int) -> None:
+    """Forget a node that has stopped for good. It must be empty: drain it first."""
+    from headrace.cli.output import talk
+    from headrace.cli.session import with_cluster
+    from headrace.client.admin_cluster import ClusterAdmin
+
+    async def work(cluster: Cluster) -> None:
+        await ClusterAdmin(cluster).unregister_node(node_id)
+
+    with_cluster(work)
+    talk(f"node {node_id} is no longer part of the cluster")
+
+
+@command.command(context_settings=HELP)
 @click.option("--dry-run", is_flag=True, help="Only show what would move.")
 @wait_option
 @at_once_option

@@ -216,7 +216,9 @@ def _role(health: Health, node_id: int) -> str:
         return "unknown"
     if node_id == health.quorum.leader:
         return "controller"
-    return "voter" if any(voter.node_id == node_id for voter in health.quorum.voters) else "broker"
+    if any(voter.node_id == node_id for voter in health.quorum.voters):
+        return "voter"
+    return "learner" if any(learner.node_id == node_id for learner in health.quorum.learners) else "broker"
 
 
 def under_replicated_facts(health: Health) -> list[dict[str, object]]:

@@ -53,6 +53,7 @@ class ServeOptions:
     node_id: int | None = None
     cluster_listen: Address | None = None
     voters: dict[NodeId, Address] = field(default_factory=dict)
+    join: tuple[Address, ...] = ()
     rack: str | None = None
     configs: dict[str, str] = field(default_factory=dict)
 
@@ -92,13 +93,14 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         listeners=_listener_configs(options),
         open_files=open_files,
         voters=options.voters,
+        join=options.join,
     )
     meeting = _Meeting(node, options)
     console = ConsoleServer(node) if options.http is not None else None
     try:
         # First up and last down: whoever watches the node hears from it while it recovers and while it stops.
         http = "" if console is None or options.http is None else f" http://{await _listen(console, options.http)}"
-        await node.start(meeting.open if options.voters else None)
+        await node.start(meeting.open)
         return await _serve(node, options, http, connections_max=max(1, connections_max))
     except (WrongIdentity, DamagedLog, DiskFailure) as error:
         raise CannotStart(str(error)) from error
@@ -124,8 +126,10 @@ class _Meeting:
         options = self._options
         own = options.cluster_listen or options.voters.get(self._node.node_id)
         if own is None:
+            if not self._node.has_peers:
+                return []
             raise CannotStart(
-                f"node {self._node.node_id} is not among the --voters; give it its place there, or --cluster-listen"
+                f"node {self._node.node_id} is part of a cluster: say with --cluster-listen where others find it"
             )
         self._server = KafkaServer(self._node, is_for_nodes=True)
         meeting = await _listen(self._server, own)
@@ -157,7 +161,7 @@ async def _serve(node: Node, options: ServeOptions, http: str, *, connections_ma
         _announce(node, f"kafka://{address}{http}", options)
         await _first_of(stop, node.failed)
     finally:
-        node.about_to_stop()
+        await node.leave()
         await kafka.stop()
         await _stop_in_time(node)
     if node.failed.done():

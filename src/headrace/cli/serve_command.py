@@ -63,7 +63,7 @@ OFF = "off"
     envvar="HEADRACE_CLUSTER_LISTEN",
     metavar="HOST:PORT",
     show_envvar=True,
-    help="For the other nodes of a cluster. Default: this node's place in --voters.",
+    help="For the other nodes of a cluster. Default: this node's place in --voters, else nobody can join.",
 )
 @click.option(
     "--voters",
@@ -72,6 +72,14 @@ OFF = "off"
     show_envvar=True,
     help="The nodes that start a cluster together, this one among them; where each listens for the others. "
     "Counts at the first start, later the cluster knows.",
+)
+@click.option(
+    "--join",
+    envvar="HEADRACE_JOIN",
+    metavar="HOST:PORT,…",
+    show_envvar=True,
+    help="Become part of a cluster that runs: where any of its nodes listen for the others. Needs --cluster-listen, "
+    "and at the first start an empty data directory; later it does nothing.",
 )
 @click.option("--rack", envvar="HEADRACE_RACK", show_envvar=True, help="Replicas are kept on different racks.")
 @click.option(
@@ -115,6 +123,7 @@ def command(
     node_id: int | None,
     cluster_listen: str | None,
     voters: str | None,
+    join: str | None,
     rack: str | None,
     config: Path | None,
     settings: tuple[tuple[str, str], ...],
@@ -128,6 +137,8 @@ def command(
     from headrace.cli import serve
     from headrace.cli.complaints import Complaint
 
+    if voters and join:
+        raise click.UsageError("--voters founds a cluster, --join enters one that exists: give one of them")
     configs = _settings_from(config) if config is not None else {}
     configs.update(settings)
     options = serve.ServeOptions(
@@ -138,6 +149,7 @@ def command(
         node_id=node_id,
         cluster_listen=None if cluster_listen is None else _address(cluster_listen, "--cluster-listen"),
         voters=_voters(voters) if voters else {},
+        join=tuple(_address(part.strip(), "--join") for part in join.split(",")) if join else (),
         rack=rack,
         configs=configs,
     )

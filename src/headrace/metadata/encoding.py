@@ -142,6 +142,7 @@ def _to_wire(record: MetadataRecord) -> WireRecord:
                 record.broker_epoch,
                 record.directory,
                 record.is_fenced,
+                record.session_ms,
             )
         case NodeChanged():
             return wire.NodeChangedRecord(record.node_id, record.is_fenced, record.is_draining)
@@ -196,6 +197,7 @@ def _from_wire(body: WireRecord) -> MetadataRecord:
                 body.broker_epoch,
                 body.directory,
                 body.is_fenced,
+                body.session_ms,
             )
         case wire.NodeChangedRecord():
             return NodeChanged(NodeId(body.node_id), body.is_fenced, body.is_draining)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 from immutables import Map, MapMutation
 
 from headrace.metadata.configs import ConfigResource, ResourceKind
+from headrace.metadata.liveness import SESSION_MS
 from headrace.metadata.placement import Load
 from headrace.metadata.records import (
     ClusterNamed,
@@ -46,6 +47,7 @@ class Node:
     directory: bytes = b""
     is_fenced: bool = False
     is_draining: bool = False
+    session_ms: int = SESSION_MS
 
     @property
     def may_lead(self) -> bool:
@@ -330,6 +332,7 @@ class _Draft:
             record.broker_epoch,
             record.directory,
             record.is_fenced,
+            session_ms=record.session_ms,
         )
         self._image = replace(
             self._image,

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from headrace.model.names import NodeId
 
 
+SESSION_MS: Final = 2000  # several heartbeats: one that is late must not cost a node its leaderships
+GRACE: Final = 1.1  # clocks of two machines may differ in speed a little
+
+
 class Sessions:
-    """Begins anew with each controller: every node that serves gets a whole session to be heard in."""
+    """Begins anew with each controller: every node that serves gets a whole session to be heard in.
 
-    def __init__(self, node_ids: Iterable[NodeId], now_ms: int, session_ms: int) -> None:
-        self._session_ms = session_ms
-        self._ends_ms = dict.fromkeys(node_ids, now_ms + session_ms)
+    How long that is, each node has said when it registered: for so long it goes on leading without an answer. So every
+    controller, of whatever settings, waits long enough.
+    """
 
-    def heard(self, node_id: NodeId, now_ms: int) -> None:
-        self._ends_ms[node_id] = now_ms + self._session_ms
+    def __init__(self, sessions_ms: Mapping[NodeId, int], now_ms: int) -> None:
+        self._ends_ms: dict[NodeId, int] = {}
+        for node_id, session_ms in sessions_ms.items():
+            self.heard(node_id, session_ms, now_ms)
+
+    def heard(self, node_id: NodeId, session_ms: int, now_ms: int) -> None:
+        self._ends_ms[node_id] = now_ms + int(session_ms * GRACE)
 
     def end(self, node_id: NodeId) -> None:
         """It is known to be gone: nobody need wait for its silence."""

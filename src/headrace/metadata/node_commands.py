@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.metadata.controller import Decision
 from headrace.metadata.elections import changed, partitions_of, with_node, without_node
+from headrace.metadata.liveness import SESSION_MS
 from headrace.metadata.records import (
     ClusterNamed,
     Endpoint,
@@ -40,6 +41,33 @@ def name_cluster(image: ClusterImage, cluster_id: str) -> Decision[str]:
     return Decision((ClusterNamed(cluster_id),), cluster_id)
 
 
+def admit_node(
+    image: ClusterImage,
+    cluster_id: str,
+    node_id: NodeId,
+    incarnation: bytes,
+    endpoints: tuple[Endpoint, ...] = (),
+    rack: str | None = None,
+    *,
+    directory: bytes = b"",
+    session_ms: int = SESSION_MS,
+) -> Decision[str]:
+    """A node asks to be part of the cluster. It is registered, and hears the rest from the metadata log.
+
+    `cluster_id` is what its directory says; empty, if it is a new one.
+    """
+    if image.cluster_id is None:
+        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the cluster is being founded; try again in a moment")
+    if cluster_id and cluster_id != image.cluster_id:
+        raise Refusal(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"this is the cluster {image.cluster_id}, and the node's data directory belongs to {cluster_id}; "
+            "join that one, or choose an empty --data-dir",
+        )
+    registered = register_node(image, node_id, incarnation, endpoints, rack, directory=directory, session_ms=session_ms)
+    return Decision(registered.records, image.cluster_id)
+
+
 def register_node(
     image: ClusterImage,
     node_id: NodeId,
@@ -48,6 +76,7 @@ def register_node(
     rack: str | None = None,
     *,
     directory: bytes = b"",
+    session_ms: int = SESSION_MS,
 ) -> Decision[int]:
     """A node starts a new life: whatever the last one led or was in sync with ends. The response is its broker epoch.
 
@@ -56,12 +85,20 @@ def register_node(
     known = image.nodes.get(node_id)
     if known is not None and known.incarnation == incarnation:
         return Decision((), known.broker_epoch)
+    # What was flushed in the last life is still there. On another disk it is not.
+    has_lost_disk = known is not None and known.directory not in {b"", directory}
+    if has_lost_disk and image.is_here(node_id):
+        raise Refusal(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"node {node_id} is running, with another data directory; give this node another --node-id. "
+            "If its disk was just replaced: in a few seconds its last life is known to be over",
+        )
     broker_epoch = image.registrations + 1
     records: list[MetadataRecord] = [
-        NodeRegistered(node_id, incarnation, endpoints, rack, broker_epoch, directory, is_fenced=True)
+        NodeRegistered(
+            node_id, incarnation, endpoints, rack, broker_epoch, directory, is_fenced=True, session_ms=session_ms
+        )
     ]
-    # What was flushed in the last life is still there. On another disk it is not.
-    has_lost_disk = known is not None and known.directory != directory
     records += without_node(image, node_id, has_lost_disk=has_lost_disk)
     return Decision(tuple(records), broker_epoch)
 
@@ -112,6 +149,11 @@ def undrain_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
 
 def remove_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
     """Forget a node that will not come back. It must have no replica."""
+    check_removable(image, node_id)
+    return Decision((NodeRemoved(node_id),), None)
+
+
+def check_removable(image: ClusterImage, node_id: NodeId) -> None:
     node = _known(image, node_id)
     held = [partition for _, partition in partitions_of(image) if node_id in partition.replicas]
     if held:
@@ -121,7 +163,6 @@ def remove_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
         )
     if not node.is_fenced:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"node {node_id} is running; stop it first")
-    return Decision((NodeRemoved(node_id),), None)
 
 
 def reserve_producer_ids(image: ClusterImage, node_id: NodeId) -> Decision[ProducerIdBlock]:

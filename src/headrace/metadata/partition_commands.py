@@ -100,16 +100,22 @@ def _check_eligible(image: ClusterImage, partition: Partition, member: InSyncMem
 
 def _completed(image: ClusterImage, log_id: LogId, partition: Partition, isr: tuple[NodeId, ...]) -> PartitionChanged:
     """The new in-sync set; and if replicas are moving and all new ones are in it, the end of the move."""
+    return ended_move(image, log_id, partition, isr) or changed(log_id.topic_id, partition, isr=isr)
+
+
+def ended_move(
+    image: ClusterImage, log_id: LogId, partition: Partition, isr: tuple[NodeId, ...]
+) -> PartitionChanged | None:
+    """The end of a move with this in-sync set. None if new replicas are missing in it, or none of them may lead yet."""
     if not partition.is_moving or not set(partition.target) <= set(isr):
-        return changed(log_id.topic_id, partition, isr=isr)
-    remaining = tuple(node_id for node_id in isr if node_id in partition.target)
+        return None
     leader = _leader_among(image, partition, partition.target)
     if leader is None:
-        return changed(log_id.topic_id, partition, isr=isr)  # none of the new ones may lead yet
+        return None
     return PartitionChanged(
         log_id.topic_id,
         log_id.partition,
-        isr=remaining,
+        isr=tuple(node_id for node_id in isr if node_id in partition.target),
         leader=leader,
         leader_epoch=Epoch(partition.leader_epoch + 1),  # whoever is no longer a replica must notice
         partition_epoch=partition.partition_epoch + 1,

@@ -146,6 +146,18 @@ def rebalanced(seats: Sequence[Seat], current: Mapping[LogId, tuple[NodeId, ...]
     return moved
 
 
+def widened(
+    seats: Sequence[Seat], loads: Loads, log_id: LogId, replicas: tuple[NodeId, ...], count: int
+) -> tuple[NodeId, ...]:
+    """The same replicas and others behind them, up to `count` if there are as many seats."""
+    by_id = {seat.node_id: seat for seat in seats}
+    kept = [by_id.get(node_id, Seat(node_id)) for node_id in replicas]
+    room = -(-sum(loads.replicas[seat.node_id] for seat in seats) // len(seats)) + 1
+    others = sum(seat not in kept for seat in seats)
+    chosen = _choose(seats, loads, log_id, min(count, len(kept) + others), room, kept)
+    return tuple(seat.node_id for seat in chosen)
+
+
 def _emptying_first(current: Mapping[LogId, tuple[NodeId, ...]], loads: Loads) -> list[LogId]:
     """Partitions on the fullest nodes first, so that a few moves serve several nodes at once."""
     return sorted(current, key=lambda log_id: (-max(loads.replicas[node_id] for node_id in current[log_id]), log_id))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.metadata.liveness import SESSION_MS
+
 if TYPE_CHECKING:
     from headrace.metadata.configs import ConfigResource
     from headrace.model.names import Epoch, NodeId, ProducerId, TopicId
@@ -45,6 +47,8 @@ class NodeRegistered:
     broker_epoch: int = 0
     directory: bytes = b""
     is_fenced: bool = False
+    session_ms: int = SESSION_MS
+    """For so long the node goes on leading without hearing from a controller."""
 
 
 @dataclass(frozen=True, slots=True)

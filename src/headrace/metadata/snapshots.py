@@ -44,7 +44,14 @@ def snapshot_records(image: ClusterImage) -> Iterator[MetadataRecord]:
 
 def _node(node: Node) -> Iterator[MetadataRecord]:
     yield NodeRegistered(
-        node.node_id, node.incarnation, node.endpoints, node.rack, node.broker_epoch, node.directory, node.is_fenced
+        node.node_id,
+        node.incarnation,
+        node.endpoints,
+        node.rack,
+        node.broker_epoch,
+        node.directory,
+        node.is_fenced,
+        node.session_ms,
     )
     if node.is_draining:
         yield NodeChanged(node.node_id, node.is_fenced, node.is_draining)

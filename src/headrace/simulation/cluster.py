@@ -16,7 +16,7 @@ from headrace.servers.kafka.server import KafkaServer
 from headrace.simulation.life import OUTSIDE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from random import Random
 
     from headrace.model.names import TopicPartition
@@ -38,12 +38,19 @@ class NodeProcess:
     """One node as `headrace serve` would run it. Its process can end in many ways; its host's device stays."""
 
     def __init__(
-        self, universe: Universe, node_id: NodeId, configs: Mapping[str, str], voters: Mapping[NodeId, Address]
+        self,
+        universe: Universe,
+        node_id: NodeId,
+        configs: Mapping[str, str],
+        voters: Mapping[NodeId, Address],
+        join: Sequence[Address] = (),
     ) -> None:
-        """Without `voters` it is a cluster of its own."""
+        """Without `voters`, and nobody to `join`, it is a cluster of its own."""
         self._universe = universe
         self._configs = configs
         self._voters = voters
+        self.join = join
+        self._meets_others = bool(voters or join)
         self._asked_to_stop: asyncio.Future[None]
         self.node_id = node_id
         self.host: Host = universe.host(_host_name(node_id))
@@ -80,11 +87,11 @@ class NodeProcess:
     async def _run(self) -> None:
         """What `headrace serve` does, without its terminal."""
         error: BaseException | None = None
-        node = Node(self.host.world, node_id=self.node_id, configs=self._configs, voters=self._voters)
+        node = Node(self.host.world, node_id=self.node_id, configs=self._configs, voters=self._voters, join=self.join)
         meetings: list[KafkaServer] = []
         self.present = node
         try:
-            await node.start(partial(self._meet, node, meetings) if self._voters else None)
+            await node.start(partial(self._meet, node, meetings) if self._meets_others else None)
             await self._serve(node)
             error = node.failed.result() if node.failed.done() else None
         except Exception as trouble:  # noqa: BLE001 - a process may end for any reason, and the judge looks at it
@@ -97,7 +104,7 @@ class NodeProcess:
         """Open the listener where nodes find each other; whoever runs the node closes it last."""
         meeting = KafkaServer(node, is_for_nodes=True)
         meetings.append(meeting)
-        place = await meeting.start(self._voters[self.node_id])
+        place = await meeting.start(Address(self.host.name, CLUSTER_PORT))
         return [Endpoint(NODES, *place), Endpoint(CLIENTS, *self.address)]
 
     async def _serve(self, node: Node) -> None:
@@ -114,6 +121,7 @@ class NodeProcess:
             self.node = node
             await ended
         finally:
+            await node.leave()
             await server.stop()
             await asyncio.wait_for(node.stop(), STOP_S)
 
@@ -133,9 +141,10 @@ class SimulatedCluster:
 
     def __init__(self, universe: Universe, *, node_count: int = 1, configs: Mapping[str, str] | None = None) -> None:
         self.universe = universe
+        self._configs = configs or {}
         node_ids = [NodeId(number) for number in range(1, node_count + 1)]
         voters = {it: Address(_host_name(it), CLUSTER_PORT) for it in node_ids} if node_count > 1 else {}
-        self.nodes = [NodeProcess(universe, node_id, configs or {}, voters) for node_id in node_ids]
+        self.nodes = [NodeProcess(universe, node_id, self._configs, voters) for node_id in node_ids]
         self.on_look: Callable[[NodeProcess], None] = lambda _: None
         """Called for every node that is up, often, and at the instant before it crashes."""
         self._chance = universe.random("supervisor")
@@ -145,6 +154,13 @@ class SimulatedCluster:
         self._client_count = 0
         self.is_hurried = False
         """Once set, nodes are started again soon."""
+
+    def join(self, node_id: NodeId) -> NodeProcess:
+        """Start one more node, which asks the others to be let in. What becomes of it shows in time."""
+        doors = [Address(process.host.name, CLUSTER_PORT) for process in self.nodes]
+        guest = NodeProcess(self.universe, node_id, self._configs, {}, doors)
+        guest.launch()
+        return guest
 
     @property
     def bootstrap(self) -> list[Address]:

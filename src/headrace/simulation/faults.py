@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING
 
-from headrace.broker.controller import SESSION_MS
+from headrace.metadata.liveness import SESSION_MS
 from headrace.runtime.tasks import TaskScope
 from headrace.simulation.device import Operation, os_error
 from headrace.simulation.fabric import Weather

@@ -123,6 +123,9 @@ def test_a_new_disk_is_in_sync_with_nothing():
     for node_id in (ONE, TWO):
         image = started(image, node_id, b"first life", directory=b"old disk")
     image = with_partitions(image, (ONE, TWO), (ONE,))
+    with pytest.raises(Refusal, match="node 1 is running, with another data directory"):
+        register_node(image, ONE, b"second life", directory=b"new disk")
+    image = image.apply_all(fence_node(image, ONE).records)
     image = started(image, ONE, b"second life", directory=b"new disk")
     assert states(image) == [(TWO, 1, (TWO,)), (NO_NODE, 1, ())]
 

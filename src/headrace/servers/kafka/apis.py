@@ -87,6 +87,8 @@ SERVED_TO_NODES = (
     ApiKey.RAFT_INSTALL_SNAPSHOT,
     ApiKey.RAFT_TAKE_OVER,
     ApiKey.FORWARD,
+    ApiKey.GREET,
+    ApiKey.JOIN_CLUSTER,
 )
 """Only where nodes listen for each other; clients do not hear of them."""
 
@@ -103,6 +105,7 @@ DECIDED_BY_CONTROLLER = {
     ApiKey.UNREGISTER_BROKER,
     ApiKey.DRAIN_NODE,
     ApiKey.PLAN_REBALANCE,
+    ApiKey.JOIN_CLUSTER,
 }
 """Any node takes them, and passes them on. Some only ask; what they ask, the controller knows first or alone."""
 

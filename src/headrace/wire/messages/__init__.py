@@ -75,6 +75,8 @@ class ApiKey(IntEnum):
     FORWARD = 20007
     DRAIN_NODE = 20008
     PLAN_REBALANCE = 20009
+    GREET = 20010
+    JOIN_CLUSTER = 20011
 
 
 # Name, module, decoded versions (first, last), advertised versions (first, last), flexible from.
@@ -147,4 +149,6 @@ TABLE: dict[int, tuple[str, str, int, int, int, int, int | None]] = {
     20007: ("Forward", "forward", 0, 0, 0, 0, 0),
     20008: ("DrainNode", "drain_node", 0, 0, 0, 0, 0),
     20009: ("PlanRebalance", "plan_rebalance", 0, 0, 0, 0, 0),
+    20010: ("Greet", "greet", 0, 0, 0, 0, 0),
+    20011: ("JoinCluster", "join_cluster", 0, 0, 0, 0, 0),
 }

@@ -71,6 +71,7 @@ class BrokerRegistrationRequest:
     is_migrating_zk_broker: bool = False
     log_dirs: list[TopicId] = field(default_factory=list)
     previous_broker_epoch: int = -1
+    session_ms: int = 2000  # ours: for so long the node may be silent
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -83,10 +84,13 @@ class BrokerRegistrationRequest:
         is_migrating_zk_broker = reader.boolean() if version >= 1 else False
         log_dirs = reader.uuids(True) if version >= 2 else []
         previous_broker_epoch = reader.int64() if version >= 3 else -1
-        reader.skip_tagged_fields()
+        session_ms: int = 2000
+        for tag in reader.tagged_fields():
+            if tag == 10000:
+                session_ms = reader.int32()
         return cls(
             broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, log_dirs,
-            previous_broker_epoch,
+            previous_broker_epoch, session_ms,
         )
 
     def encode(self, writer: Writer, version: int) -> None:
@@ -108,7 +112,12 @@ class BrokerRegistrationRequest:
             writer.int64(self.previous_broker_epoch)
         elif self.previous_broker_epoch != -1:
             raise unsayable("BrokerRegistrationRequest.previous_broker_epoch", version)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.session_ms != 2000:
+            value = Writer()
+            value.int32(self.session_ms)
+            tagged.append((10000, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)

@@ -79,6 +79,7 @@ class NodeRegisteredRecord:
     broker_epoch: int = 0  # which registration this is; counts over all nodes
     directory: bytes = b""  # the disk that the node remembers on; empty: not said
     is_fenced: bool = False  # until it has caught up with the metadata it serves nothing
+    session_ms: int = 2000  # for so long it may be silent and still lead
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -89,6 +90,7 @@ class NodeRegisteredRecord:
         broker_epoch: int = 0
         directory: bytes = b""
         is_fenced: bool = False
+        session_ms: int = 2000
         for tag in reader.tagged_fields():
             if tag == 0:
                 broker_epoch = reader.int64()
@@ -96,7 +98,9 @@ class NodeRegisteredRecord:
                 directory = reader.blob(True)
             elif tag == 2:
                 is_fenced = reader.boolean()
-        return cls(node_id, incarnation, endpoints, rack, broker_epoch, directory, is_fenced)
+            elif tag == 3:
+                session_ms = reader.int32()
+        return cls(node_id, incarnation, endpoints, rack, broker_epoch, directory, is_fenced, session_ms)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.node_id)
@@ -116,6 +120,10 @@ class NodeRegisteredRecord:
             value = Writer()
             value.boolean(self.is_fenced)
             tagged.append((2, value))
+        if self.session_ms != 2000:
+            value = Writer()
+            value.int32(self.session_ms)
+            tagged.append((3, value))
         writer.tagged_fields(tagged)
 
 

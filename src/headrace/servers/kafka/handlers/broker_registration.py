@@ -28,6 +28,7 @@ async def handle(message: BrokerRegistrationRequest, request: Request) -> Broker
                 tuple(Endpoint(it.name, it.host, it.port) for it in message.listeners),
                 message.rack,
                 directory=message.log_dirs[0] if message.log_dirs else b"",
+                session_ms=message.session_ms,
             )
         )
     except Refusal as refusal:

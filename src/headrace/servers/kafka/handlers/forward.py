@@ -20,7 +20,8 @@ async def handle(message: ForwardRequest, request: Request) -> ForwardResponse:
     node = request.node
     if not node.is_controller:
         return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
-    api = api_for(message.api_key, message.api_version) if message.api_key in DECIDED_BY_CONTROLLER else None
+    is_ours = message.api_key in DECIDED_BY_CONTROLLER
+    api = api_for(message.api_key, message.api_version, to_nodes=True) if is_ours else None
     if api is None:
         return ForwardResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.metadata.node_commands import remove_node
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
 from headrace.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 async def handle(message: UnregisterBrokerRequest, request: Request) -> UnregisterBrokerResponse:
     try:
-        await request.node.submit(lambda image: remove_node(image, NodeId(message.broker_id)))
+        await request.node.controller.members.remove(NodeId(message.broker_id))
     except Refusal as refusal:
         return UnregisterBrokerResponse(error_code=refusal.code, error_message=refusal.message)
     return UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
