@@ -137,7 +137,10 @@ class Replica:
         """The in-sync set that this leader would propose; None if it has the right one, or waits for an answer."""
         if not self.is_leader or self._proposed is not None:
             return None
-        slow = self._followers.too_slow(self.in_sync, self.written, heard_ms, now_ms, lag_max_ms)
+        oldest_ms = self._followers.heard(heard_ms, self.written)
+        if now_ms - oldest_ms <= lag_max_ms and len(self.in_sync) == len(self.replicas):
+            return None  # as nearly always, for nearly all partitions
+        slow = self._followers.too_slow(self.in_sync, now_ms, lag_max_ms)
         back = {
             node_id
             for node_id in self.replicas

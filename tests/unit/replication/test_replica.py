@@ -234,7 +234,8 @@ def test_who_fetches_other_partitions_is_there_and_needs_nothing_of_this_one() -
     fetched(replica, SECOND, 10, now_ms=0)
     assert replica.wanted_in_sync(9000, LAG_MS, {SECOND: 8500}, lambda _: True) is None
     replica.on_written(Offset(11))
-    assert replica.wanted_in_sync(9000, LAG_MS, {SECOND: 8500}, lambda _: True) == (ME,), "now there is something"
+    assert replica.wanted_in_sync(9400, LAG_MS, {SECOND: 9400}, lambda _: True) is None, "it has had no time to fetch"
+    assert replica.wanted_in_sync(9501, LAG_MS, {SECOND: 9500}, lambda _: True) == (ME,), "it asks, but not for this"
 
 
 def test_who_fetches_but_falls_behind_leaves_too() -> None:
