@@ -98,12 +98,12 @@ class Followers:
         known = self._known
         return {it for it in in_sync if it in known and now_ms - known[it].caught_up_ms > lag_max_ms}
 
-    def caught_up(self, node_id: NodeId, high_watermark: Offset, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether one that is not in sync may be so again: it has all that is committed on its disk, and keeps up."""
+    def caught_up(self, node_id: NodeId, committed: Offset, now_ms: int, lag_max_ms: int) -> bool:
+        """Whether one that is not in sync may be so again: it has all that may be committed on its disk, and keeps up."""
         follower = self._known.get(node_id)
         return (
             follower is not None
             and follower.broker_epoch >= 0
-            and follower.flushed >= high_watermark
+            and follower.flushed >= committed
             and now_ms - follower.caught_up_ms <= lag_max_ms
         )

@@ -32,6 +32,7 @@ class Replica:
 
     __slots__ = (
         "_counts_written",
+        "_epoch_start",
         "_followers",
         "_in_doubt",
         "_in_sync_needed",
@@ -82,6 +83,8 @@ class Replica:
         self._in_doubt: tuple[NodeId, ...] = ()
         """Of earlier proposals whose outcome is not known."""
         self._followers = Followers()
+        self._epoch_start = NO_OFFSET
+        """Where our log ended when we began to lead: what was committed before lies below."""
         self._counts_written = durability == "written"
         self._min_insync = min_insync
         self._review_in_sync()
@@ -95,6 +98,7 @@ class Replica:
         assert epoch > self.leader_epoch, f"epoch {epoch} after {self.leader_epoch}"
         self.leader_epoch = epoch
         self.leader = self.node_id
+        self._epoch_start = self.written
         self._leads = True
         self.is_leader = self._is_leased
         self._proposed, self._in_doubt = None, ()
@@ -141,12 +145,14 @@ class Replica:
         if now_ms - oldest_ms <= lag_max_ms and len(self.in_sync) == len(self.replicas):
             return None  # as nearly always, for nearly all partitions
         slow = self._followers.too_slow(self.in_sync, now_ms, lag_max_ms)
+        # A new leader does not know the high watermark of the one before, only that it has all that lies below.
+        committed = max(self.high_watermark, self._epoch_start)
         back = {
             node_id
             for node_id in self.replicas
             if node_id not in self.in_sync
             and is_here(node_id)
-            and self._followers.caught_up(node_id, self.high_watermark, now_ms, lag_max_ms)
+            and self._followers.caught_up(node_id, committed, now_ms, lag_max_ms)
         }
         wanted = tuple(sorted((set(self.in_sync) - slow) | back))
         return None if wanted == self.in_sync else wanted

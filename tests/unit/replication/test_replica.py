@@ -267,6 +267,17 @@ def test_who_has_everything_committed_on_disk_comes_back() -> None:
     assert replica.broker_epoch_of(SECOND) == 1
 
 
+def test_under_a_new_leader_nobody_comes_back_without_all_that_may_be_committed() -> None:
+    """Who leads anew knows no high watermark yet. What the leader before has acked lies somewhere below its own end."""
+    replica = Replica(ME, log_start=Offset(0), written=Offset(10), flushed=Offset(10), high_watermark=Offset(0))
+    replica.become_leader(Epoch(4), [ME, SECOND], [ME, SECOND, THIRD])
+    assert replica.high_watermark == 0
+    fetched(replica, THIRD, 10, now_ms=0, flushed=9)
+    assert wanted(replica, 0) is None
+    fetched(replica, THIRD, 10, now_ms=1)
+    assert wanted(replica, 1) == (ME, SECOND, THIRD)
+
+
 def test_another_life_of_a_follower_begins_with_nothing() -> None:
     replica = leader_with(10, ME)
     fetched(replica, SECOND, 10, now_ms=0)
