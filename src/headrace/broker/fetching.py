@@ -283,12 +283,13 @@ class FetchSession:
         diverging = partition.divergence(wanted.offset, wanted.last_epoch)
         if diverging is not None:
             return FetchedPartition(wanted.index, ErrorCode.NONE, -1, -1, -1, diverging=diverging)
-        start = partition.log.start_offset
-        if wanted.position < start:  # what it lacks is gone here as well: it has to begin anew where we do
-            return FetchedPartition(wanted.index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, start)
-        readable, end = partition.read_as_follower(
-            wanted.position, min(wanted.max_bytes, room), at_least_one=at_least_one
-        )
+        position, start = wanted.position, Offset(partition.log.start_offset)
+        if position < start:
+            first = partition.log.first_batch_offset()
+            if position < first:  # what it lacks is gone here as well: it has to begin anew where we do
+                return FetchedPartition(wanted.index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, first)
+            position = start  # in the middle of a batch, which it gets whole
+        readable, end = partition.read_as_follower(position, min(wanted.max_bytes, room), at_least_one=at_least_one)
         wanted.found_until(end)
         return FetchedPartition(
             wanted.index,

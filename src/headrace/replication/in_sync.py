@@ -99,7 +99,7 @@ class Followers:
         return {it for it in in_sync if it in known and now_ms - known[it].caught_up_ms > lag_max_ms}
 
     def caught_up(self, node_id: NodeId, committed: Offset, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether one that is not in sync may be so again: it has all that may be committed on its disk, and keeps up."""
+        """Whether one that is not in sync may be so again: its disk has all that may be committed, and it keeps up."""
         follower = self._known.get(node_id)
         return (
             follower is not None

@@ -10,6 +10,7 @@ from headrace.broker import follower_session
 from headrace.broker.fetching import NO_SESSION, FetchSession, Reader, SessionCache, Wanted
 from headrace.broker.follower_session import FollowerSession
 from headrace.broker.topics import ServedTopic, TopicTable
+from headrace.model.errors import ErrorCode
 from headrace.model.names import Epoch, LogId, NodeId, Offset, TopicId
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
@@ -136,6 +137,21 @@ def test_a_look_that_sends_nothing_moves_nothing(small: SmallPartition) -> None:
     small.send(batch_of())
     leader.look().release()
     assert leader.answer() == [(0, BATCH_BYTES)]
+
+
+def test_a_log_that_begins_inside_a_batch_is_followed_from_where_that_batch_begins(small: SmallPartition) -> None:
+    leader = Leader(small)
+    small.partition.replica.set_in_sync([NODE])
+    small.send(batch_of(2))
+    small.send(batch_of(3))
+    small.flush()
+    small.partition.delete_records(Offset(3))
+    leader.asked(0)
+    ((_, refused),) = leader.look().results
+    assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert refused.log_start_offset == 2, "a replica that began at 3 would lack the batch that holds it"
+    leader.asked(2)
+    assert leader.answer() == [(len(batch_of(2)), len(batch_of(3)))]
 
 
 def test_a_consumer_that_asks_for_nothing_new_gets_the_same_again(small: SmallPartition) -> None:
