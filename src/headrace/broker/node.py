@@ -215,8 +215,8 @@ class Node:
         self.about_to_stop()
         await self._leave()
         await self.coordination.close()
+        await self._tasks.close()  # first: who follows the image starts to follow leaders
         await self._followers.close()
-        await self._tasks.close()
         await self.assembly.close()
         if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
             await self.store.close()
