@@ -3,6 +3,9 @@
 A follower fetches ahead of what it has flushed, and tells with each fetch how much it has. While nothing comes, a
 fetch waits at the leader; when our disk has flushed more, another one is sent to say so, and the leader answers the
 first at once. So the leader learns what is safe as soon as it is, and bytes never wait for a disk.
+
+A fetch names only partitions of which there is something new to say. One that the leader refuses is left out for a
+moment, so that it does not slow down the others.
 """
 
 from __future__ import annotations
@@ -12,24 +15,22 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headrace.broker.follower_session import FollowerSession
 from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import NO_EPOCH, Epoch, LogId, Offset
+from headrace.model.names import Epoch, LogId, Offset
 from headrace.runtime.tasks import TaskScope
 from headrace.wire.batches import CorruptBatch
-from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from headrace.wire.messages.fetch import FetchResponse, ReplicaState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from headrace.broker.partition import Partition
     from headrace.broker.peers import Peers
-    from headrace.model.names import NodeId, TopicId
+    from headrace.model.names import NodeId
     from headrace.storage.store import LogStore
-    from headrace.wire.messages.fetch import PartitionData
-
-Asked = dict[LogId, tuple[Epoch, Offset]]
-"""In which leader epoch, and from where on, each partition was asked for."""
+    from headrace.wire.messages.fetch import FetchRequest, PartitionData
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,6 @@ LANE: Final = "replicas"
 WAIT_MS: Final = 500
 ANSWER_S: Final = 5.0  # beyond the wait: a leader may have to read a cold disk
 FETCH_BYTES: Final = 8 << 20
-PARTITION_BYTES: Final = 1 << 20
 AHEAD_MAX: Final = 2  # fetches under way: one that waits, and one that says what was flushed meanwhile
 RETRY_FIRST_S: Final = 0.05
 RETRY_MAX_S: Final = 1.0
@@ -89,16 +89,9 @@ class Followers:
 
     # ---- what fetchers need
 
-    def request(self, topics: list[FetchTopic]) -> FetchRequest:
-        return FetchRequest(
-            replica_state=ReplicaState(self._node_id, self._broker_epoch()),
-            max_wait_ms=WAIT_MS,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES,
-            topics=topics,
-        )
-
-    def ask(self, leader: NodeId, request: FetchRequest) -> Coroutine[object, object, FetchResponse]:
+    def ask(self, leader: NodeId, request: FetchRequest, wait_ms: int) -> Coroutine[object, object, FetchResponse]:
+        request.replica_state = ReplicaState(self._node_id, self._broker_epoch())
+        request.max_wait_ms, request.min_bytes, request.max_bytes = wait_ms, 1, FETCH_BYTES
         return self._peers.ask(leader, request, FetchResponse, lane=LANE, timeout_s=WAIT_MS / 1000 + ANSWER_S)
 
     async def store_starts(self) -> None:
@@ -121,7 +114,7 @@ class Followers:
 
 class _UnderWay(NamedTuple):
     answer: asyncio.Task[FetchResponse]
-    asked: Asked
+    number: int
 
 
 class _Fetcher:
@@ -131,27 +124,42 @@ class _Fetcher:
         self._followers = followers
         self._leader = leader
         self._partitions: dict[LogId, Partition] = {}
-        self._news = asyncio.Event()
+        self._resting: dict[LogId, asyncio.TimerHandle] = {}
+        """Partitions of which nothing is asked for now."""
+        self._session = FollowerSession()
+        self._has_news = False
+        self._stirred = asyncio.Event()
         self._owes_starts = False
         """A log begins elsewhere now, and that is not stored yet: the leader must not be told."""
 
     def add(self, partition: Partition) -> None:
         self._partitions[partition.log_id] = partition
-        self._news.set()
+        self._session.add(partition)
+        self._tell()
 
     def remove(self, partition: Partition) -> None:
-        self._partitions.pop(partition.log_id, None)
-        self._news.set()
+        log_id = partition.log_id
+        self._partitions.pop(log_id, None)
+        self._session.remove(log_id)
+        rest = self._resting.pop(log_id, None)
+        if rest is not None:
+            rest.cancel()
+        self._tell()
 
-    def flushed(self, _: Partition) -> None:
-        self._news.set()
+    def flushed(self, partition: Partition) -> None:
+        self._session.may_have_changed(partition.log_id)
+        self._tell()
+
+    def _tell(self) -> None:
+        """There is something that the leader should know."""
+        self._has_news = True
+        self._stirred.set()
 
     async def run(self) -> None:
         retry_s = RETRY_FIRST_S
         while True:
             if not self._partitions:
-                await self._news.wait()
-                self._news.clear()
+                await self._next_stir()
                 continue
             try:
                 await self._fetch_on()
@@ -161,56 +169,55 @@ class _Fetcher:
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, RETRY_MAX_S)
 
+    async def _next_stir(self) -> None:
+        await self._stirred.wait()
+        self._stirred.clear()
+
     async def _fetch_on(self) -> None:
-        """Fetch after fetch, until there is trouble, or nothing to follow any more."""
+        """Fetch after fetch in one session, until there is trouble, or nothing to follow any more."""
         under_way: deque[_UnderWay] = deque()
+        self._session.reset()
         await self._store_starts()
         try:
-            while self._partitions:
-                if not under_way or (self._news.is_set() and len(under_way) < AHEAD_MAX):
-                    self._news.clear()
-                    under_way.append(self._ask())
-                    continue
-                await _first_of(under_way[0].answer, self._news if len(under_way) < AHEAD_MAX else None)
-                if under_way[0].answer.done():
+            while self._partitions and not self._session.is_used_up:
+                if self._is_time_to_ask(len(under_way)):
+                    under_way.append(self._ask(len(under_way)))
+                elif under_way and under_way[0].answer.done():
                     first = under_way.popleft()
-                    await self._take(first.answer.result(), first.asked)
+                    await self._take(first.answer.result(), first.number)
+                else:
+                    await self._next_stir()
         finally:
             for fetch in under_way:
                 fetch.answer.cancel()
 
-    def _ask(self) -> _UnderWay:
-        answer = asyncio.ensure_future(self._followers.ask(self._leader, self._request()))
-        asked = {
-            log_id: (partition.replica.leader_epoch, Offset(partition.log.next_offset))
-            for log_id, partition in self._partitions.items()
-        }
-        return _UnderWay(answer, asked)
+    def _is_time_to_ask(self, under_way_count: int) -> bool:
+        if not under_way_count:
+            return len(self._session) > 0
+        return self._has_news and self._session.is_open and under_way_count < AHEAD_MAX
 
-    def _request(self) -> FetchRequest:
-        topics: dict[TopicId, FetchTopic] = {}
-        for log_id, partition in self._partitions.items():
-            topic = topics.get(log_id.topic_id)
-            if topic is None:
-                topic = topics[log_id.topic_id] = FetchTopic(topic_id=log_id.topic_id)
-            topic.partitions.append(_wanted(log_id, partition))
-        return self._followers.request(list(topics.values()))
+    def _ask(self, under_way_count: int) -> _UnderWay:
+        request = self._session.request(under_way_count)
+        self._has_news = self._session.has_more_to_say
+        wait_ms = WAIT_MS if self._session.is_open and not self._has_news else 0
+        answer = asyncio.ensure_future(self._followers.ask(self._leader, request, wait_ms))
+        answer.add_done_callback(lambda _: self._stirred.set())
+        return _UnderWay(answer, self._session.request_number)
 
-    async def _take(self, answer: FetchResponse, asked: Asked) -> None:
+    async def _take(self, answer: FetchResponse, number: int) -> None:
         if answer.error_code:
             raise Refusal(ErrorCode(answer.error_code), f"node {self._leader} refuses to be followed")
-        has_trouble = False
+        if not self._session.answered(answer.session_id):
+            raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"node {self._leader} keeps no fetch session")
         for topic in answer.responses:
             for part in topic.partitions:
-                log_id = LogId(topic.topic_id, part.partition_index)
-                partition = self._partitions.get(log_id)
-                if partition is not None and _is_current(partition, asked.get(log_id)):
-                    has_trouble |= not await self._take_partition(partition, part)
+                partition = self._session.expects(LogId(topic.topic_id, part.partition_index), number)
+                if partition is not None and not await self._take_partition(partition, part):
+                    self._rest(partition)
         await self._store_starts()
-        if has_trouble:  # the image will tell who leads now; asking at once would be told the same
-            await asyncio.sleep(RETRY_FIRST_S)
 
     async def _take_partition(self, partition: Partition, part: PartitionData) -> bool:
+        """False if the partition is better left alone for a moment."""
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset > partition.log.next_offset:
             log.warning(
                 "%s: the leader has nothing before %d any more, and this replica ends at %d; it begins anew there",
@@ -226,10 +233,16 @@ class _Fetcher:
             return False
         if part.diverging_epoch.end_offset >= 0:
             await self._cut(partition, Epoch(part.diverging_epoch.epoch), Offset(part.diverging_epoch.end_offset))
+            self._session.begin_again(partition)
             return True
+        return self._append(partition, part)
+
+    def _append(self, partition: Partition, part: PartitionData) -> bool:
+        self._session.may_have_changed(partition.log_id)
+        records = memoryview(part.records or b"")
         try:
             self._owes_starts |= partition.append_from_leader(
-                memoryview(part.records or b""), Offset(part.high_watermark), Offset(part.log_start_offset)
+                records, Offset(part.high_watermark), Offset(part.log_start_offset)
             )
         except CorruptBatch as damage:
             log.warning("%s: %s; it is fetched again", partition.name, damage)
@@ -237,55 +250,29 @@ class _Fetcher:
         except Refusal as refusal:
             log.warning("%s cannot follow now: %s", partition.name, refusal.message)
             return False
+        if records and not partition.settings.commits_when_flushed:
+            self._tell()  # to have it written is enough for some topics
         return True
 
     async def _store_starts(self) -> None:
         if self._owes_starts:
             await self._followers.store_starts()
             self._owes_starts = False
+            self._tell()
 
     async def _cut(self, partition: Partition, epoch: Epoch, end: Offset) -> None:
         """To the latest place that both logs may have; if they part earlier, the next fetch tells."""
         _, own_end = partition.log.epochs.end_offset_for(epoch, partition.log.next_offset)
         await self._followers.cut(partition, Offset(min(end, own_end if own_end >= 0 else end)))
 
+    def _rest(self, partition: Partition) -> None:
+        """Ask for it again a little later. The image may tell by then who leads; at once would be told the same."""
+        log_id = partition.log_id
+        if self._partitions.get(log_id) is partition:
+            self._session.remove(log_id)
+            self._resting[log_id] = asyncio.get_running_loop().call_later(RETRY_FIRST_S, self._end_rest, partition)
 
-def _wanted(log_id: LogId, partition: Partition) -> FetchPartition:
-    log_ = partition.log
-    return FetchPartition(
-        partition=log_id.partition,
-        current_leader_epoch=partition.replica.leader_epoch,
-        fetch_offset=log_.next_offset,
-        last_fetched_epoch=log_.epochs.latest if log_.next_offset > log_.start_offset else NO_EPOCH,
-        log_start_offset=log_.start_offset,
-        partition_max_bytes=PARTITION_BYTES,
-        flushed_offset=log_.flushed_offset,
-    )
-
-
-def _is_current(partition: Partition, asked: tuple[Epoch, Offset] | None) -> bool:
-    """Whether an answer still fits: the same leadership, and a log that was not cut back since."""
-    if asked is None:
-        return False
-    epoch, offset = asked
-    return epoch == partition.replica.leader_epoch and offset <= partition.log.next_offset
-
-
-async def _first_of(answer: asyncio.Task[FetchResponse], news: asyncio.Event | None) -> None:
-    """Until the answer is there, or there is news to tell."""
-    woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake(_: object = None) -> None:
-        if not woken.done():
-            woken.set_result(None)
-
-    answer.add_done_callback(wake)
-    waiting = None if news is None else asyncio.ensure_future(news.wait())
-    if waiting is not None:
-        waiting.add_done_callback(wake)
-    try:
-        await woken
-    finally:
-        answer.remove_done_callback(wake)
-        if waiting is not None:
-            waiting.cancel()
+    def _end_rest(self, partition: Partition) -> None:
+        del self._resting[partition.log_id]
+        self._session.add(partition)
+        self._tell()

@@ -282,8 +282,8 @@ class Node:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""
         await self.leave()
         await self.coordination.close()
+        await self._tasks.close()  # first: who follows the image starts to follow leaders
         await self._followers.close()
-        await self._tasks.close()
         await self.assembly.close()
         if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
             await self.store.close()

@@ -73,6 +73,10 @@ class Listener(Protocol):
 
     def partition_changed(self, partition: Partition) -> None: ...
 
+    def partition_advanced(self, partition: Partition) -> None:
+        """More of it is safe. That is to be told with the next answer, and need not hasten one."""
+        ...
+
 
 class Readable(NamedTuple):
     """What a fetch gets of one partition."""
@@ -371,8 +375,9 @@ class Partition:
         return self.readable_end(is_committed_only=is_committed_only)
 
     def expire_waiters(self, now_s: float) -> None:
-        too_late = Refusal(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has it on disk in time")
-        self._waiters.refuse_late(now_s, too_late)
+        if self._waiters:
+            too_late = Refusal(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has it on disk in time")
+            self._waiters.refuse_late(now_s, too_late)
 
     def _advance(self, high_watermark: Offset) -> None:
         if high_watermark <= self.high_watermark:
@@ -463,28 +468,24 @@ class Partition:
                 listener.partition_changed(self)
 
     def _notify(self) -> None:
+        for listener in self._follower_listeners:
+            listener.partition_advanced(self)
         if self._listeners:
             for listener in list(self._listeners):
                 listener.partition_changed(self)
 
     # ---- replicas
 
-    def read_as_follower(self, offset: Offset, max_bytes: int, *, at_least_one: bool, leader_epoch: Epoch) -> Readable:
-        """What follows `offset`, safe or not. Raises Refusal if the offset or the epoch is not ours."""
-        self.replica.check_epoch(leader_epoch)
-        self.replica.check_read()
+    def read_as_follower(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> tuple[Readable, Offset]:
+        """What follows `offset`, safe or not, and where it ends. Raises Refusal if the offset is not ours."""
         log = self.log
         self._check_offset(offset)
-        records = None
+        records, end = None, offset
         if offset < log.next_offset and (max_bytes > 0 or at_least_one):
             run = log.read_run(offset, max_bytes, Offset(log.next_offset), at_least_one=at_least_one)
-            records = None if run is None else run[0]
-        return Readable(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset))
-
-    def first_batch_offset(self) -> Offset:
-        """Where our first batch begins. The log may begin within it: records are deleted singly, batches kept whole."""
-        log = self.log
-        return Offset(min(log.start_offset, log.end_if_cut(log.start_offset)))
+            if run is not None:
+                records, end = run[0], Offset(run[1])
+        return Readable(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset)), end
 
     def divergence(self, offset: Offset, last_epoch: Epoch) -> tuple[Epoch, Offset] | None:
         """Where a follower's log went another way than ours: its last batch before `offset` is of `last_epoch`."""

@@ -1,18 +1,21 @@
 """Who keeps up: what a leader knows of its followers, and which of them it would have in the in-sync set.
 
-A follower is caught up while each of its fetches begins where our log ended at its fetch before. One that has not been
-caught up for `lag_max_ms` is too slow, or gone. Time is the steady clock's.
+A follower is caught up while each of its fetches begins where our log ended at its fetch before. Where it has all of
+our log its fetches say nothing of it: there it is caught up for as long as anything is heard of the node. One that has
+not been caught up for `lag_max_ms` is too slow, or gone. Time is the steady clock's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.model.names import NO_OFFSET, NodeId, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+LONG_HENCE_MS: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -79,28 +82,28 @@ class Followers:
         for node_id in [node_id for node_id in self._known if node_id not in node_ids]:
             del self._known[node_id]
 
-    def too_slow(
-        self, in_sync: Iterable[NodeId], end: Offset, heard_ms: Mapping[NodeId, int], now_ms: int, lag_max_ms: int
-    ) -> set[NodeId]:
-        """`heard_ms` says when each node last fetched anything: a fetch names only partitions that have changed."""
-        slow = set()
-        for node_id in in_sync:
-            follower = self._known.get(node_id)
-            if follower is None:
-                continue
-            caught_up_ms = follower.caught_up_ms
-            if follower.written >= end:
-                caught_up_ms = max(caught_up_ms, heard_ms.get(node_id, 0))
-            if now_ms - caught_up_ms > lag_max_ms:
-                slow.add(node_id)
-        return slow
+    def heard(self, heard_ms: Mapping[NodeId, int], end: Offset) -> int:
+        """When each node last fetched anything at all. Returns since when somebody is not known to be caught up.
 
-    def caught_up(self, node_id: NodeId, committed_end: Offset, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether one that is not in sync may be so again: it has all that is committed on its disk, and keeps up."""
+        To be noted every now and then: what is written next must not make a quiet follower look slow.
+        """
+        oldest_ms = LONG_HENCE_MS
+        for node_id, follower in self._known.items():
+            if follower.written >= end:
+                follower.caught_up_ms = max(follower.caught_up_ms, heard_ms.get(node_id, 0))
+            oldest_ms = min(oldest_ms, follower.caught_up_ms)
+        return oldest_ms
+
+    def too_slow(self, in_sync: Iterable[NodeId], now_ms: int, lag_max_ms: int) -> set[NodeId]:
+        known = self._known
+        return {it for it in in_sync if it in known and now_ms - known[it].caught_up_ms > lag_max_ms}
+
+    def caught_up(self, node_id: NodeId, committed: Offset, now_ms: int, lag_max_ms: int) -> bool:
+        """Whether one that is not in sync may be so again: its disk has all that may be committed, and it keeps up."""
         follower = self._known.get(node_id)
         return (
             follower is not None
             and follower.broker_epoch >= 0
-            and follower.flushed >= committed_end
+            and follower.flushed >= committed
             and now_ms - follower.caught_up_ms <= lag_max_ms
         )

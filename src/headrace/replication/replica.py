@@ -74,8 +74,6 @@ class Replica:
         self.is_leader = False
         """It leads, and may act on it."""
         self._leads = False
-        self._epoch_start = Offset(0)
-        """Where our log ended when we began to lead: all that was ever committed lies before it."""
         self._is_leased = True
         self.leader: NodeId = NO_NODE
         self.replicas: tuple[NodeId, ...] = (node_id,)
@@ -85,6 +83,8 @@ class Replica:
         self._in_doubt: tuple[NodeId, ...] = ()
         """Of earlier proposals whose outcome is not known."""
         self._followers = Followers()
+        self._epoch_start = NO_OFFSET
+        """Where our log ended when we began to lead: what was committed before lies below."""
         self._counts_written = durability == "written"
         self._min_insync = min_insync
         self._review_in_sync()
@@ -98,8 +98,8 @@ class Replica:
         assert epoch > self.leader_epoch, f"epoch {epoch} after {self.leader_epoch}"
         self.leader_epoch = epoch
         self.leader = self.node_id
-        self._leads = True
         self._epoch_start = self.written
+        self._leads = True
         self.is_leader = self._is_leased
         self._proposed, self._in_doubt = None, ()
         self.replicas = tuple(in_sync if replicas is None else replicas)
@@ -141,15 +141,18 @@ class Replica:
         """The in-sync set that this leader would propose; None if it has the right one, or waits for an answer."""
         if not self.is_leader or self._proposed is not None:
             return None
-        # A new leader's high watermark may lag behind what was committed; where its epoch starts does not.
-        committed_end = max(self.high_watermark, self._epoch_start)
-        slow = self._followers.too_slow(self.in_sync, self.written, heard_ms, now_ms, lag_max_ms)
+        oldest_ms = self._followers.heard(heard_ms, self.written)
+        if now_ms - oldest_ms <= lag_max_ms and len(self.in_sync) == len(self.replicas):
+            return None  # as nearly always, for nearly all partitions
+        slow = self._followers.too_slow(self.in_sync, now_ms, lag_max_ms)
+        # A new leader does not know the high watermark of the one before, only that it has all that lies below.
+        committed = max(self.high_watermark, self._epoch_start)
         back = {
             node_id
             for node_id in self.replicas
             if node_id not in self.in_sync
             and is_here(node_id)
-            and self._followers.caught_up(node_id, committed_end, now_ms, lag_max_ms)
+            and self._followers.caught_up(node_id, committed, now_ms, lag_max_ms)
         }
         wanted = tuple(sorted((set(self.in_sync) - slow) | back))
         return None if wanted == self.in_sync else wanted

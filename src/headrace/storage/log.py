@@ -287,6 +287,13 @@ class PartitionLog:
         self._places.remember(next_offset, segment, end)
         return FileSlice(file, start, end - start), next_offset
 
+    def first_batch_offset(self) -> int:
+        """Where the batch begins that holds the log's start: records go one by one, bytes by the batch."""
+        segment = self._chain.segments[self._chain.number_of(self.start_offset)]
+        place = self._places.position_of(segment, self.start_offset)
+        first = header_at(self._handles.file(segment), place, segment.size) if place < segment.size else None
+        return self.start_offset if first is None else min(first.base_offset, self.start_offset)
+
     def aborted_between(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Transactions with records from `first_offset` on and below `end_offset` that were aborted, here or later."""
         chain = self._chain

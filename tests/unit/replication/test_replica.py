@@ -234,7 +234,8 @@ def test_who_fetches_other_partitions_is_there_and_needs_nothing_of_this_one() -
     fetched(replica, SECOND, 10, now_ms=0)
     assert replica.wanted_in_sync(9000, LAG_MS, {SECOND: 8500}, lambda _: True) is None
     replica.on_written(Offset(11))
-    assert replica.wanted_in_sync(9000, LAG_MS, {SECOND: 8500}, lambda _: True) == (ME,), "now there is something"
+    assert replica.wanted_in_sync(9400, LAG_MS, {SECOND: 9400}, lambda _: True) is None, "it has had no time to fetch"
+    assert replica.wanted_in_sync(9501, LAG_MS, {SECOND: 9500}, lambda _: True) == (ME,), "it asks, but not for this"
 
 
 def test_who_fetches_but_falls_behind_leaves_too() -> None:
@@ -275,6 +276,17 @@ def test_who_lacks_what_was_committed_before_our_epoch_does_not_come_back() -> N
     assert wanted(replica, 0) is None
     fetched(replica, SECOND, 10, now_ms=1)
     assert wanted(replica, 1) == (ME, SECOND)
+
+
+def test_under_a_new_leader_nobody_comes_back_without_all_that_may_be_committed() -> None:
+    """Who leads anew knows no high watermark yet. What the leader before has acked lies somewhere below its own end."""
+    replica = Replica(ME, log_start=Offset(0), written=Offset(10), flushed=Offset(10), high_watermark=Offset(0))
+    replica.become_leader(Epoch(4), [ME, SECOND], [ME, SECOND, THIRD])
+    assert replica.high_watermark == 0
+    fetched(replica, THIRD, 10, now_ms=0, flushed=9)
+    assert wanted(replica, 0) is None
+    fetched(replica, THIRD, 10, now_ms=1)
+    assert wanted(replica, 1) == (ME, SECOND, THIRD)
 
 
 def test_another_life_of_a_follower_begins_with_nothing() -> None:

@@ -16,7 +16,7 @@ from headrace.model.names import Epoch, NodeId, Offset
 from headrace.wire.fetch import TOPIC_IDS_FROM, encode_fetch_response
 
 if TYPE_CHECKING:
-    from headrace.broker.fetching import Collected
+    from headrace.broker.fetching import Collected, SessionCache
     from headrace.broker.node import Node
     from headrace.runtime.disk import FileSlice
     from headrace.servers.kafka.apis import Request
@@ -48,18 +48,14 @@ def _session(message: FetchRequest, request: Request) -> tuple[FetchSession, boo
     node, sessions = request.node, request.node.fetch_sessions
     reader = _reader(message, request)
     uses_ids = request.version >= TOPIC_IDS_FROM
-    if message.session_epoch in {EPOCH_CLOSES, EPOCH_OPENS}:
-        if message.session_id != NO_SESSION:
-            sessions.close(message.session_id)
-        is_kept = message.session_epoch == EPOCH_OPENS and bool(message.topics)
-        count = sum(len(topic.partitions) for topic in message.topics)
-        session = sessions.open(count, uses_topic_ids=uses_ids) if is_kept else sessions.passing()
-        is_full = True
+    is_full = message.session_epoch in {EPOCH_CLOSES, EPOCH_OPENS}
+    if is_full:
+        session = _new_session(sessions, message, reader, uses_topic_ids=uses_ids)
     else:
         session = sessions.resume(message.session_id, message.session_epoch, uses_topic_ids=uses_ids)
-        is_full = False
         if session.on_change is not None:
             session.on_change.hurry()
+    session.begin_request(message.unanswered)
     for gone in message.forgotten_topics_data:
         for index in gone.partitions:
             session.forget(gone.topic_id if uses_ids else gone.topic, index)
@@ -83,17 +79,29 @@ def _session(message: FetchRequest, request: Request) -> tuple[FetchSession, boo
                 session.note_progress(wanted)
     if reader is not None:
         node.heard_follower(reader.node_id)
-    if not is_full and len(session) > size_before:
+    if not is_full and reader is None and len(session) > size_before:
         sessions.check_size(session)
     return session, is_full
 
 
+def _new_session(
+    sessions: SessionCache, message: FetchRequest, reader: Reader | None, *, uses_topic_ids: bool
+) -> FetchSession:
+    if message.session_id != NO_SESSION:
+        sessions.close(message.session_id)
+    if message.session_epoch != EPOCH_OPENS or not message.topics:
+        return sessions.passing()
+    if reader is not None:
+        return sessions.open_for_follower(reader.node_id)
+    return sessions.open(sum(len(topic.partitions) for topic in message.topics), uses_topic_ids=uses_topic_ids)
+
+
 def _reader(message: FetchRequest, request: Request) -> Reader | None:
-    """The node that follows; None for a consumer. On the clients' listener all are: what a follower says is believed,
-    and decides what is safe."""
     state = message.replica_state
-    if not request.server.is_for_nodes or request.version < REPLICA_STATE_FROM or state.replica_id < 0:
-        return None
+    if request.version < REPLICA_STATE_FROM or state.replica_id < 0:
+        return None  # a consumer; followers of our kind speak the newest version
+    if not request.server.is_for_nodes:
+        return None  # what a follower says counts as safe, so only nodes may be one
     return Reader(NodeId(state.replica_id), state.replica_epoch)
 
 
@@ -106,6 +114,7 @@ class PendingFetch:
         self._request = request
         self._slot = slot
         self._session = session
+        self._number = session.request_number
         self._is_full = is_full
         self._is_committed_only = message.isolation_level == READ_COMMITTED
         self._max_bytes = min(message.max_bytes, request.node.settings.fetch_max_bytes)
@@ -181,6 +190,7 @@ class PendingFetch:
     def _answer(self, collected: Collected, *, is_first_turn: bool) -> bool:
         """Send it; or, if some of it is not in memory, fetch that in a thread first. True if the slot is filled."""
         self._is_done = True
+        self._session.note_told(collected, self._number)
         cold = [piece for piece in collected.slices() if not piece.file.is_cached(piece.position, piece.size)]
         if cold:
             self._settle_timer()
@@ -211,7 +221,6 @@ class PendingFetch:
             self._send(collected, is_first_turn=False)
 
     def _send(self, collected: Collected, *, is_first_turn: bool) -> None:
-        self._session.note_told(collected)
         self._node.counters.bytes_out += collected.bytes_read
         chunks = encode_fetch_response(
             self._request.correlation_id,

@@ -174,6 +174,7 @@ class FetchRequest:
     topics: list[FetchTopic] = field(default_factory=list)
     forgotten_topics_data: list[ForgottenTopic] = field(default_factory=list)
     rack_id: str = ""
+    unanswered: int = 0  # ours: fetches of this session that were sent before, and not yet answered
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -186,15 +187,18 @@ class FetchRequest:
         rack_id = reader.string(compact) if version >= 11 else ""
         cluster_id: str | None = None
         replica_state: ReplicaState = ReplicaState()
+        unanswered: int = 0
         if compact:
             for tag in reader.tagged_fields():
                 if tag == 0:
                     cluster_id = reader.nullable_string(True)
                 elif tag == 1 and version >= 15:
                     replica_state = ReplicaState.decode(reader, version)
+                elif tag == 10000 and version >= 15:
+                    unanswered = reader.int32()
         return cls(
             cluster_id, replica_id, replica_state, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id,
-            session_epoch, topics, forgotten_topics_data, rack_id,
+            session_epoch, topics, forgotten_topics_data, rack_id, unanswered,
         )
 
     def encode(self, writer: Writer, version: int) -> None:
@@ -223,6 +227,10 @@ class FetchRequest:
                 value = Writer()
                 self.replica_state.encode(value, version)
                 tagged.append((1, value))
+            if version >= 15 and self.unanswered != 0:
+                value = Writer()
+                value.int32(self.unanswered)
+                tagged.append((10000, value))
             writer.tagged_fields(tagged)
         if version < 15 and self.replica_state != ReplicaState():
             raise unsayable("FetchRequest.replica_state", version)
