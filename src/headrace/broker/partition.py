@@ -115,6 +115,7 @@ class Partition:
         "last_stable_offset",
         "log",
         "name",
+        "on_damage",
         "on_flushed",
         "partition_epoch",
         "replica",
@@ -156,6 +157,8 @@ class Partition:
         self._follower_listeners: dict[Listener, None] = {}
         self.on_flushed: Callable[[Partition], None] | None = None
         """While this node follows: its leader waits to hear of it."""
+        self.on_damage: Callable[[Partition, int], None] | None = None
+        """Somebody met bytes that make no sense, at this offset; -1 if it is not known."""
 
     # ---- writing
 
@@ -513,7 +516,7 @@ class Partition:
         Returns whether the log begins elsewhere now, which is to be made durable before anybody is told.
         """
         log = self.log
-        views, headers = new_batches(records, log.next_offset)
+        views, headers = new_batches(records, log.next_offset, log.epochs.latest, self.replica.leader_epoch)
         if views:
             log.append(views, headers)
             self.replica.on_written(Offset(log.next_offset))
@@ -614,6 +617,8 @@ class Partition:
         if place != self._damaged_place:
             self._damaged_place = place
             logger.error("%s cannot be read: %s", self.name, damage)
+            if self.on_damage is not None:
+                self.on_damage(self, damage.offset)
 
     def retire(self, refusal: Refusal) -> None:
         """The partition is deleted or no longer ours: nobody may wait for it any longer."""
@@ -632,20 +637,33 @@ def _check(batch: memoryview, header: BatchHeader, size: int, version: int) -> N
         check_count(batch, header)
 
 
-def new_batches(records: memoryview, next_offset: int) -> tuple[list[memoryview], list[BatchHeader]]:
-    """The batches of a fetch that follow `next_offset`, each checked. A last one that is cut short comes again."""
+def new_batches(
+    records: memoryview, next_offset: int, latest_epoch: int, leader_epoch: int
+) -> tuple[list[memoryview], list[BatchHeader]]:
+    """The batches of a fetch from `next_offset` on, each checked. Raises CorruptBatch.
+
+    The CRC covers neither offset nor epoch: that one batch follows the other vouches for them. A leader sends whole
+    batches, so what seems to be cut short has a length that is wrong.
+    """
     views: list[memoryview] = []
     headers: list[BatchHeader] = []
     position = 0
-    while len(records) - position >= HEADER_SIZE:
-        header = read_header(records, position)
-        if position + header.size > len(records):
-            break
+    while position < len(records):
+        room = len(records) - position
+        header = read_header(records, position) if room >= HEADER_SIZE else None
+        if header is None or not HEADER_SIZE <= header.size <= room:
+            raise CorruptBatch(f"what should follow offset {next_offset - 1} is no whole batch")
         if header.base_offset >= next_offset:
+            if header.base_offset != next_offset or not latest_epoch <= header.leader_epoch <= leader_epoch:
+                raise CorruptBatch(
+                    f"the batch has offset {header.base_offset} and epoch {header.leader_epoch}, expected were "
+                    f"{next_offset} and {latest_epoch} to {leader_epoch}"
+                )
             if not crc_matches(records, header, position):
-                raise CorruptBatch(f"the batch at {header.base_offset} was damaged on its way from the leader")
+                raise CorruptBatch(f"the batch at {header.base_offset} does not match its CRC")
             views.append(records[position : position + header.size])
             headers.append(header)
+            next_offset, latest_epoch = header.next_offset, header.leader_epoch
         position += header.size
     return views, headers
 

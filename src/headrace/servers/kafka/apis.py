@@ -73,6 +73,7 @@ SERVED = (
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     ApiKey.DRAIN_NODE,
     ApiKey.PLAN_REBALANCE,
+    ApiKey.SCRUB_LOGS,
 )
 
 SERVED_TO_NODES = (
@@ -87,6 +88,7 @@ SERVED_TO_NODES = (
     ApiKey.RAFT_INSTALL_SNAPSHOT,
     ApiKey.RAFT_TAKE_OVER,
     ApiKey.FORWARD,
+    ApiKey.GIVE_UP_REPLICA,
 )
 """Only where nodes listen for each other; clients do not hear of them."""
 

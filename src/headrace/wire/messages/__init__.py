@@ -75,6 +75,8 @@ class ApiKey(IntEnum):
     FORWARD = 20007
     DRAIN_NODE = 20008
     PLAN_REBALANCE = 20009
+    GIVE_UP_REPLICA = 20020
+    SCRUB_LOGS = 20021
 
 
 # Name, module, decoded versions (first, last), advertised versions (first, last), flexible from.
@@ -147,4 +149,6 @@ TABLE: dict[int, tuple[str, str, int, int, int, int, int | None]] = {
     20007: ("Forward", "forward", 0, 0, 0, 0, 0),
     20008: ("DrainNode", "drain_node", 0, 0, 0, 0, 0),
     20009: ("PlanRebalance", "plan_rebalance", 0, 0, 0, 0, 0),
+    20020: ("GiveUpReplica", "give_up_replica", 0, 0, 0, 0, 0),
+    20021: ("ScrubLogs", "scrub_logs", 0, 0, 0, 0, 0),
 }
