@@ -616,7 +616,8 @@ class Partition:
         place = (damage.path, damage.position)
         if place != self._damaged_place:
             self._damaged_place = place
-            logger.error("%s cannot be read: %s", self.name, damage)
+            has_others = len(self.replica.replicas) > 1  # then it is fetched again, and nobody has to do anything
+            logger.log(logging.WARNING if has_others else logging.ERROR, "%s cannot be read: %s", self.name, damage)
             if self.on_damage is not None:
                 self.on_damage(self, damage.offset)
 
