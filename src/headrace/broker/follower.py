@@ -206,13 +206,14 @@ class _Fetcher:
             for part in topic.partitions:
                 log_id = LogId(topic.topic_id, part.partition_index)
                 partition = self._partitions.get(log_id)
-                if partition is not None and _is_current(partition, asked.get(log_id)):
-                    has_trouble |= not await self._take_partition(partition, part)
+                place = asked.get(log_id)
+                if partition is not None and place is not None and _is_current(partition, *place):
+                    has_trouble |= not await self._take_partition(partition, part, place[1])
         await self._store_starts()
         if has_trouble:  # the image will tell who leads now; asking at once would be told the same
             await asyncio.sleep(RETRY_FIRST_S)
 
-    async def _take_partition(self, partition: Partition, part: PartitionData) -> bool:
+    async def _take_partition(self, partition: Partition, part: PartitionData, asked_offset: Offset) -> bool:
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset > partition.log.next_offset:
             log.warning(
                 "%s: the leader has nothing before %d any more, and this replica ends at %d; it begins anew there",
@@ -231,7 +232,10 @@ class _Fetcher:
             return True
         try:
             self._owes_starts |= partition.append_from_leader(
-                memoryview(part.records or b""), Offset(part.high_watermark), Offset(part.log_start_offset)
+                memoryview(part.records or b""),
+                asked_offset,
+                Offset(part.high_watermark),
+                Offset(part.log_start_offset),
             )
         except CorruptBatch as damage:
             log.warning(
@@ -268,11 +272,8 @@ def _wanted(log_id: LogId, partition: Partition) -> FetchPartition:
     )
 
 
-def _is_current(partition: Partition, asked: tuple[Epoch, Offset] | None) -> bool:
+def _is_current(partition: Partition, epoch: Epoch, offset: Offset) -> bool:
     """Whether an answer still fits: the same leadership, and a log that was not cut back since."""
-    if asked is None:
-        return False
-    epoch, offset = asked
     return epoch == partition.replica.leader_epoch and offset <= partition.log.next_offset
 
 

@@ -119,8 +119,8 @@ class Following:
             self._queue.put_nowait(Changes(partitions=tuple(waiting), deleted_topics=(), configs=(), nodes=()))
 
     async def fetch_again(self, partition: Partition) -> None:
-        """Its copy is damaged, and nobody counts on it any more: begin it anew where it begins now."""
-        self._queue.put_nowait(_Anew(partition, Offset(partition.log.start_offset), is_damaged=True))
+        """Its copy is damaged, and nobody counts on it any more. Where the new one begins, the leader will tell."""
+        self._queue.put_nowait(_Anew(partition, Offset(0), is_damaged=True))
         await self.caught_up()
 
     async def run(self) -> None:
@@ -269,8 +269,7 @@ class Following:
             return None  # another trouble
         log.warning("%s: %s is damaged at byte %d: %s", topic.name, damage.path, damage.position, damage.problem)
         try:
-            start = Offset(self._store.start_offset_of(log_id))
-            partition = await self._empty(topic, state, start, is_damaged=True)
+            partition = await self._empty(topic, state, Offset(0), is_damaged=True)
         except Refusal as refusal:
             served.troubles[state.partition] = refusal.message
             log.warning("%s-%d is offline for now: %s", topic.name, state.partition, refusal.message)

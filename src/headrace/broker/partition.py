@@ -510,13 +510,23 @@ class Partition:
         self._notify()
         self._notify_followers()
 
-    def append_from_leader(self, records: memoryview, high_watermark: Offset, log_start: Offset) -> bool:
-        """What the leader has, as it has it. Raises CorruptBatch if it was damaged on the way; nothing is kept then.
+    def append_from_leader(
+        self, records: memoryview, asked_offset: Offset, high_watermark: Offset, log_start: Offset
+    ) -> bool:
+        """What the leader has from `asked_offset` on, as it has it. Raises CorruptBatch if it is damaged; nothing is
+        kept then.
 
         Returns whether the log begins elsewhere now, which is to be made durable before anybody is told.
         """
         log = self.log
-        views, headers = new_batches(records, log.next_offset, log.epochs.latest, self.replica.leader_epoch)
+        expected = Expected(
+            asked_offset,
+            log.next_offset,
+            log.epochs.latest,
+            self.replica.leader_epoch,
+            log.settings.may_have_gaps,
+        )
+        views, headers = new_batches(records, expected)
         if views:
             log.append(views, headers)
             self.replica.on_written(Offset(log.next_offset))
@@ -638,35 +648,53 @@ def _check(batch: memoryview, header: BatchHeader, size: int, version: int) -> N
         check_count(batch, header)
 
 
-def new_batches(
-    records: memoryview, next_offset: int, latest_epoch: int, leader_epoch: int
-) -> tuple[list[memoryview], list[BatchHeader]]:
-    """The batches of a fetch from `next_offset` on, each checked. Raises CorruptBatch.
+class Expected(NamedTuple):
+    """What a follower may expect of its leader's next batches."""
+
+    asked_offset: int
+    """Where the fetch began. Another one may have brought some of it meanwhile."""
+    next_offset: int
+    latest_epoch: int
+    leader_epoch: int
+    may_have_gaps: bool
+
+
+def new_batches(records: memoryview, expected: Expected) -> tuple[list[memoryview], list[BatchHeader]]:
+    """The batches of a fetch that are new here, each checked. Raises CorruptBatch.
 
     The CRC covers neither offset nor epoch: that one batch follows the other vouches for them. A leader sends whole
     batches, so what seems to be cut short has a length that is wrong.
     """
     views: list[memoryview] = []
     headers: list[BatchHeader] = []
-    position = 0
+    position, offset, epoch = 0, expected.asked_offset, expected.latest_epoch
     while position < len(records):
-        room = len(records) - position
-        header = read_header(records, position) if room >= HEADER_SIZE else None
-        if header is None or not HEADER_SIZE <= header.size <= room:
-            raise CorruptBatch(f"what should follow offset {next_offset - 1} is no whole batch")
-        if header.base_offset >= next_offset:
-            if header.base_offset != next_offset or not latest_epoch <= header.leader_epoch <= leader_epoch:
+        header = _whole_batch(records, position)
+        if header.base_offset != offset and not (expected.may_have_gaps and header.base_offset > offset):
+            raise CorruptBatch(f"a batch has offset {header.base_offset}, expected {offset}")
+        if header.next_offset > expected.next_offset:
+            if not epoch <= header.leader_epoch <= expected.leader_epoch:
                 raise CorruptBatch(
-                    f"the batch has offset {header.base_offset} and epoch {header.leader_epoch}, expected were "
-                    f"{next_offset} and {latest_epoch} to {leader_epoch}"
+                    f"the batch at {header.base_offset} has leader epoch {header.leader_epoch}, expected "
+                    f"{epoch} to {expected.leader_epoch}"
                 )
             if not crc_matches(records, header, position):
                 raise CorruptBatch(f"the batch at {header.base_offset} does not match its CRC")
             views.append(records[position : position + header.size])
             headers.append(header)
-            next_offset, latest_epoch = header.next_offset, header.leader_epoch
+            epoch = header.leader_epoch
         position += header.size
+        offset = header.next_offset
     return views, headers
+
+
+def _whole_batch(records: memoryview, position: int) -> BatchHeader:
+    room = len(records) - position
+    if room >= HEADER_SIZE:
+        header = read_header(records, position)
+        if header.magic == MAGIC and HEADER_SIZE <= header.size <= room and header.last_offset_delta >= 0:
+            return header
+    raise CorruptBatch(f"no whole batch begins at byte {position} of {len(records)}")
 
 
 def log_settings(settings: TopicSettings) -> LogSettings:

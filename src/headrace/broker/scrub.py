@@ -151,7 +151,18 @@ class Scrub:
     # ---- one segment
 
     async def _check(self, partition: Partition, span: SegmentSpan, *, is_throttled: bool) -> bool:
-        """False if it is damaged. What was cut off or removed meanwhile is nobody's concern any more."""
+        """False if it is damaged. What was cut off or replaced meanwhile is nobody's concern any more."""
+        damaged = await self._read(partition, span, is_throttled=is_throttled)
+        if damaged:  # is it the file, or was it a cosmic ray on its way here? This question is worth a second look
+            damaged = await self._read(partition, span, is_throttled=is_throttled)
+        if not damaged:
+            return True
+        if not is_throttled:
+            self.progress.damaged += [(partition.name, found) for found in damaged]
+        self._on_damage(partition, damaged)
+        return False
+
+    async def _read(self, partition: Partition, span: SegmentSpan, *, is_throttled: bool) -> list[DamagedRange]:
         log, cuts = partition.log, partition.log.cuts
         check = SegmentCheck(self._world.disk, span)
         while True:
@@ -159,17 +170,11 @@ class Scrub:
             rate = self._settings().scrub_max_bytes_per_second if is_throttled else 0
             step = partial(check.step, min(STEP_BYTES, rate) or STEP_BYTES)
             count = await self._world.threads.run(step, lane=LANE)
-            if log.is_closed or log.cuts != cuts or check.is_gone or span.base_offset < log.segments[0].base_offset:
-                return True
+            if check.is_gone or log.is_closed or log.cuts != cuts or not log.has(span):
+                return []
             self._counters.scrubbed_bytes += count
             if not count:
-                break
+                self._counters.scrubbed_segments += 1
+                return check.damaged
             if rate:
                 await asyncio.sleep(max(0.0, began_s + count / rate - self._world.clock.monotonic_s()))
-        self._counters.scrubbed_segments += 1
-        if not check.damaged:
-            return True
-        if not is_throttled:
-            self.progress.damaged += [(partition.name, found) for found in check.damaged]
-        self._on_damage(partition, check.damaged)
-        return False

@@ -42,7 +42,7 @@ def rot(cluster: SimulatedCluster, process: NodeProcess, chance: Random) -> bool
 
 
 def _is_mending(node: Node) -> bool:
-    return bool(node.damage.damaged_count or node.store.set_aside_damaged)
+    return bool(node.scrub.progress.is_running or node.damage.damaged_count or node.store.set_aside_damaged)
 
 
 def _is_safe(partition: Partition, nodes: Sequence[Node]) -> bool:

@@ -133,6 +133,11 @@ class PartitionLog:
             if segment.size and (end_offset := chain.end_of(number, self.next_offset)) > from_offset
         ]
 
+    def has(self, span: SegmentSpan) -> bool:
+        """Whether the segment is still there, and not in another form."""
+        segment = self._chain.segments[self._chain.number_of(span.base_offset)]
+        return segment.base_offset == span.base_offset and segment.size >= span.size
+
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._chain.segments)

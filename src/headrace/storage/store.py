@@ -202,11 +202,6 @@ class LogStore:
             damaged = layout.directory_of(log_id) + layout.DAMAGED
             await self.world.threads.run(partial(self._remove_directory, damaged))
 
-    def start_offset_of(self, log_id: LogId) -> int:
-        """Where a log begins, also of one that cannot be opened."""
-        log = self._logs.get(log_id)
-        return self._start_offsets.get(log_id, 0) if log is None else log.start_offset
-
     async def begin_anew(
         self, log_id: LogId, name: TopicPartition, settings: LogSettings, start_offset: int, *, is_kept: bool = False
     ) -> PartitionLog:
@@ -220,12 +215,12 @@ class LogStore:
             if not await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)):
                 raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be begun anew safely")
             self._recovery_points = points
-        if is_kept:
-            self._let_go(log_id)
-            if await self.world.threads.run(partial(self._set_damaged_aside, layout.directory_of(log_id))):
-                self.set_aside_damaged[log_id] = None
-        else:
-            await self.delete(log_id)
+        self._let_go(log_id)
+        directory = layout.directory_of(log_id)
+        if not is_kept:
+            await self.world.threads.run(partial(self._remove_directory, directory))
+        elif await self.world.threads.run(partial(self._set_damaged_aside, directory)):
+            self.set_aside_damaged[log_id] = None
         create = partial(create_log, log_id, name.topic, self._handles, settings, start_offset=start_offset)
         try:
             self._logs[log_id] = log = await self.world.threads.run(create)
