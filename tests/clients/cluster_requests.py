@@ -12,6 +12,7 @@ from headrace.wire.messages import (
     elect_leaders,
     list_partition_reassignments,
     plan_rebalance,
+    scrub_logs,
     unregister_broker,
 )
 
@@ -46,5 +47,7 @@ def cluster_request_of(key: ApiKey, version: int, topic: str, missing: str) -> M
             return drain_node.DrainNodeRequest(ABSENT_NODE)
         case ApiKey.PLAN_REBALANCE:
             return plan_rebalance.PlanRebalanceRequest()
+        case ApiKey.SCRUB_LOGS:
+            return scrub_logs.ScrubLogsRequest(topic=topic)
         case _:
             return None

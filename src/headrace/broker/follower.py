@@ -56,6 +56,8 @@ class Followers:
     ) -> None:
         self.begin_anew: Callable[[Partition, Offset], None]
         """Set by whoever opens partitions: throw a replica away and begin it where its leader does."""
+        self.bad_fetch: Callable[[Partition, NodeId], None]
+        """Set by whoever cares for damage: what a leader sent was damaged."""
         self._node_id = node_id
         self._peers = peers
         self._store = store
@@ -245,7 +247,10 @@ class _Fetcher:
                 records, Offset(part.high_watermark), Offset(part.log_start_offset)
             )
         except CorruptBatch as damage:
-            log.warning("%s: %s; it is fetched again", partition.name, damage)
+            log.warning(
+                "%s: node %d sent bad bytes: %s; they are asked for again", partition.name, self._leader, damage
+            )
+            self._followers.bad_fetch(partition, self._leader)
             return False
         except Refusal as refusal:
             log.warning("%s cannot follow now: %s", partition.name, refusal.message)

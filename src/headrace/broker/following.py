@@ -16,7 +16,7 @@ from headrace.metadata.configs import ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import topic_settings
 from headrace.metadata.image import Changes, changes, difference
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import LogId, Offset, TopicPartition
+from headrace.model.names import NO_NODE, LogId, Offset, TopicPartition
 from headrace.replication.replica import Replica
 from headrace.runtime.tasks import Breather
 from headrace.storage.damage import DamagedLog
@@ -62,6 +62,7 @@ class _Anew(NamedTuple):
 
     partition: Partition
     offset: Offset
+    is_damaged: bool = False
 
 
 class Following:
@@ -76,7 +77,9 @@ class Following:
         watcher: Watcher,
         followers: Followers,
         is_leased: Callable[[], bool],
+        on_damage: Callable[[Partition, int], None],
     ) -> None:
+        """`on_damage` hears of a partition and an offset where somebody met bytes that make no sense."""
         self._node_id = node_id
         self._configs = configs
         self._topics = topics
@@ -86,6 +89,9 @@ class Following:
         self._watcher = watcher
         self._followers = followers
         self._is_leased = is_leased
+        self._on_damage = on_damage
+        self._damaged_at_start: dict[LogId, DamagedLog] = {}
+        """What could not be opened, and nobody else could give us yet."""
         self._followers.begin_anew = lambda partition, offset: self._queue.put_nowait(_Anew(partition, offset))
         self._queue: asyncio.Queue[Changes | _Anew | asyncio.Future[None]] = asyncio.Queue()
         self._breather = Breather(store.world.clock)
@@ -111,6 +117,11 @@ class Following:
             served.troubles.pop(log_id.partition, None)
         if waiting:
             self._queue.put_nowait(Changes(partitions=tuple(waiting), deleted_topics=(), configs=(), nodes=()))
+
+    async def fetch_again(self, partition: Partition) -> None:
+        """Its copy is damaged, and nobody counts on it any more. Where the new one begins, the leader will tell."""
+        self._queue.put_nowait(_Anew(partition, Offset(0), is_damaged=True))
+        await self.caught_up()
 
     async def run(self) -> None:
         while True:
@@ -161,14 +172,34 @@ class Following:
         served = self._topics.topic(log_id.topic_id)
         if topic is None or state is None or served is None or served.partitions[old.index] is not old:
             return  # deleted, or moved away meanwhile
+        if wish.is_damaged and not self._others_have(state):
+            return
         self._followers.leave(old)
         served.partitions[old.index] = None
         old.retire(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{old.name} begins anew"))
-        settings = self._settings(topic.name)
-        partition_log = await self._store.begin_anew(log_id, old.name, log_settings(settings), wish.offset)
-        partition = self._new_partition(old.name, partition_log, settings)
+        await self._followers.cut_done(log_id)
+        try:
+            partition = await self._empty(topic, state, wish.offset, is_damaged=wish.is_damaged)
+        except Refusal as refusal:
+            log.warning("%s cannot begin anew yet: %s", old.name, refusal.message)
+            served.partitions[old.index] = old  # whoever asked for it asks again
+            return
         served.partitions[old.index] = partition
         self._take_role(partition, state)
+
+    def _others_have(self, state: PartitionState) -> bool:
+        """Whether our copy can be fetched anew: nobody counts on it, and another node leads."""
+        return state.leader not in {NO_NODE, self._node_id} and self._node_id not in state.isr
+
+    async def _empty(self, topic: Topic, state: PartitionState, offset: Offset, *, is_damaged: bool) -> Partition:
+        """A new, empty copy in place of the one that is there. A damaged one is kept beside it for a while."""
+        log_id, name = LogId(topic.topic_id, state.partition), TopicPartition(topic.name, state.partition)
+        settings = self._settings(topic.name)
+        partition_log = await self._store.begin_anew(log_id, name, log_settings(settings), offset, is_kept=is_damaged)
+        if is_damaged:
+            kept = "is kept until the new one is in sync" if log_id in self._store.set_aside_damaged else "is gone"
+            log.warning("%s is fetched again from node %d; the damaged copy %s", name, state.leader, kept)
+        return self._new_partition(name, partition_log, settings)
 
     async def _prepare(self, log_ids: Iterable[LogId]) -> None:
         """Open or create the logs that this node needs, many at a time."""
@@ -203,6 +234,8 @@ class Following:
             return
         if partition is None and state.partition not in served.troubles:
             partition = await self._open(topic, state, served)
+        elif partition is None and self._others_have(state):
+            partition = await self._open_damaged(topic, state, served)
         if partition is not None:
             served.partitions[state.partition] = partition
             await self._followers.cut_done(partition.log_id)
@@ -215,6 +248,9 @@ class Following:
         try:
             partition_log = await self._store.open_or_create(log_id, name, log_settings(settings))
         except DamagedLog as damage:
+            self._damaged_at_start[log_id] = damage
+            if self._others_have(state):
+                return await self._open_damaged(topic, state, served)
             served.troubles[state.partition] = str(damage)
             log.error("%s is offline: %s", name, damage)  # noqa: TRY400 - the sentence says it all
             return None
@@ -224,6 +260,23 @@ class Following:
             log.warning("%s is offline for now: %s", name, refusal.message)
             return None
         return self._new_partition(name, partition_log, settings)
+
+    async def _open_damaged(self, topic: Topic, state: PartitionState, served: ServedTopic) -> Partition | None:
+        """A log that cannot be opened is fetched again. In its present life this node has told no leader of it."""
+        log_id = LogId(topic.topic_id, state.partition)
+        damage = self._damaged_at_start.get(log_id)
+        if damage is None:
+            return None  # another trouble
+        log.warning("%s: %s is damaged at byte %d: %s", topic.name, damage.path, damage.position, damage.problem)
+        try:
+            partition = await self._empty(topic, state, Offset(0), is_damaged=True)
+        except Refusal as refusal:
+            served.troubles[state.partition] = refusal.message
+            log.warning("%s-%d is offline for now: %s", topic.name, state.partition, refusal.message)
+            return None
+        del self._damaged_at_start[log_id]
+        served.troubles.pop(state.partition, None)
+        return partition
 
     def _new_partition(self, name: TopicPartition, partition_log: PartitionLog, settings: TopicSettings) -> Partition:
         replica = Replica(
@@ -241,6 +294,7 @@ class Following:
             flusher=self._store.flusher,
             clock=self._store.world.clock,
         )
+        partition.on_damage = self._on_damage
         partition.configure(settings)
         partition.set_leased(self._is_leased())
         return partition
@@ -251,7 +305,10 @@ class Following:
             if state.leader_epoch > replica.leader_epoch or state.leader != replica.leader:
                 partition.follow(state.leader_epoch, state.leader, state.replicas)
                 self._watcher.left(partition)
-                self._followers.follow(partition, state.leader)
+                if partition.log.damage:
+                    self._followers.leave(partition)  # nobody may count on it; it is given up and begun anew
+                else:
+                    self._followers.follow(partition, state.leader)
         elif state.leader_epoch > replica.leader_epoch:
             self._followers.leave(partition)
             partition.lead(state.leader_epoch, state.isr, state.replicas, state.partition_epoch)

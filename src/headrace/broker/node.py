@@ -11,6 +11,7 @@ from headrace.broker.appending import AppendStage
 from headrace.broker.assembly import Assembly, Place
 from headrace.broker.coordination import Coordination, new_topic
 from headrace.broker.counters import Counters
+from headrace.broker.damage_care import DamageCare
 from headrace.broker.enrolment import DisplacedNode, Heartbeats
 from headrace.broker.entrance import Entrance
 from headrace.broker.fetching import SessionCache
@@ -19,6 +20,7 @@ from headrace.broker.following import Following
 from headrace.broker.identity import Origin, check_metadata, load_or_create, store_identity
 from headrace.broker.in_sync_review import InSyncReview
 from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
+from headrace.broker.scrub import Scrub
 from headrace.broker.topics import TopicTable
 from headrace.client.errors import ClientError
 from headrace.metadata.controller import Outcome
@@ -43,10 +45,11 @@ from headrace.wire.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from headrace.broker.controller import Controller
     from headrace.broker.identity import Identity
+    from headrace.broker.partition import Partition
     from headrace.broker.quorum import Quorum, Response
     from headrace.metadata.controller import Decision
     from headrace.metadata.image import ClusterImage
@@ -103,6 +106,8 @@ class Node:
         self.store: LogStore
         self.assembly: Assembly
         self.coordination: Coordination
+        self.scrub: Scrub
+        self.damage = DamageCare(self)
         self._following: Following
         self._asked_node_id = node_id
         self._static_configs = dict(configs or {})
@@ -223,6 +228,8 @@ class Node:
         self._followers = Followers(
             self.node_id, self.assembly.peers, self.store, lambda: self.broker_epoch, self._task_failed
         )
+        self._followers.bad_fetch = self.damage.bad_fetch
+        self.scrub = Scrub(world, self.topics, lambda: self.settings, self.counters, self.damage.found)
         self._following = Following(
             self.node_id,
             self.configs,
@@ -233,6 +240,7 @@ class Node:
             self.coordination,
             self._followers,
             lambda: self.assembly.enrolment.is_leased,
+            self.damage.met,
         )
 
     @property
@@ -330,6 +338,9 @@ class Node:
             "quiet groups and transactional ids",
         )
         self._tasks.start(InSyncReview(self).run(), "in-sync sets")
+        self._tasks.start(self.scrub.run(), "scrub")
+        self._tasks.start(self.scrub.serve(), "scrub on demand")
+        self._tasks.start(self.damage.run(), "damaged replicas")
         self._tasks.start(self._probe_lag(), "loop lag")
 
     # ---- what it knows
@@ -480,6 +491,16 @@ class Node:
         answered = await self.assembly.forward(message, version, answer, client_id=client_id, client_host=client_host)
         await self._following.caught_up()
         return answered
+
+    def stop_following(self, partition: Partition) -> None:
+        """Its copy is damaged: the leader must not take it for one that keeps up."""
+        self._followers.leave(partition)
+
+    async def fetch_again(self, partition: Partition) -> None:
+        await self._following.fetch_again(partition)
+
+    def start_chore(self, work: Coroutine[object, object, None], name: str) -> None:
+        self._tasks.start(work, name)
 
     def heard_follower(self, node_id: NodeId) -> None:
         self.followers_heard_ms[node_id] = int(self.world.clock.monotonic_s() * 1000)

@@ -119,6 +119,7 @@ class Partition:
         "last_stable_offset",
         "log",
         "name",
+        "on_damage",
         "on_flushed",
         "partition_epoch",
         "replica",
@@ -160,6 +161,8 @@ class Partition:
         self._follower_listeners: dict[Listener, None] = {}
         self.on_flushed: Callable[[Partition], None] | None = None
         """While this node follows: its leader waits to hear of it."""
+        self.on_damage: Callable[[Partition, int], None] | None = None
+        """Somebody met bytes that make no sense, at this offset; -1 if it is not known."""
 
     # ---- writing
 
@@ -514,12 +517,18 @@ class Partition:
         self._notify_followers()
 
     def append_from_leader(self, records: memoryview, high_watermark: Offset, log_start: Offset) -> bool:
-        """What the leader has, as it has it. Raises CorruptBatch if it was damaged on the way; nothing is kept then.
+        """What follows in the leader's log, as it is there. Raises CorruptBatch if it is damaged; nothing is kept then.
 
         Returns whether the log begins elsewhere now, which is to be made durable before anybody is told.
         """
         log = self.log
-        views, headers = new_batches(records, log.next_offset)
+        expected = Expected(
+            log.next_offset,
+            log.epochs.latest,
+            self.replica.leader_epoch,
+            log.settings.may_have_gaps,
+        )
+        views, headers = new_batches(records, expected)
         if views:
             log.append(views, headers)
             self.replica.on_written(Offset(log.next_offset))
@@ -619,7 +628,10 @@ class Partition:
         place = (damage.path, damage.position)
         if place != self._damaged_place:
             self._damaged_place = place
-            logger.error("%s cannot be read: %s", self.name, damage)
+            has_others = len(self.replica.replicas) > 1  # then it is fetched again, and nobody has to do anything
+            logger.log(logging.WARNING if has_others else logging.ERROR, "%s cannot be read: %s", self.name, damage)
+            if self.on_damage is not None:
+                self.on_damage(self, damage.offset)
 
     def retire(self, refusal: Refusal) -> None:
         """The partition is deleted or no longer ours: nobody may wait for it any longer."""
@@ -638,24 +650,48 @@ def _check(batch: memoryview, header: BatchHeader, size: int, version: int) -> N
         check_count(batch, header)
 
 
-def new_batches(records: memoryview, next_offset: int) -> tuple[list[memoryview], list[BatchHeader]]:
-    """The batches of a fetch that follow `next_offset`, each checked. A last one that is cut short comes again."""
+class Expected(NamedTuple):
+    """What a follower may expect of its leader's next batches."""
+
+    next_offset: int
+    latest_epoch: int
+    leader_epoch: int
+    may_have_gaps: bool
+
+
+def new_batches(records: memoryview, expected: Expected) -> tuple[list[memoryview], list[BatchHeader]]:
+    """The batches of a fetch, each checked. Raises CorruptBatch.
+
+    The CRC covers neither offset nor epoch: that one batch follows the other vouches for them. A leader sends whole
+    batches, so what seems to be cut short has a length that is wrong.
+    """
     views: list[memoryview] = []
     headers: list[BatchHeader] = []
-    position = 0
-    while len(records) - position >= HEADER_SIZE:
-        header = read_header(records, position)
-        if position + header.size > len(records):
-            break
-        if header.base_offset >= next_offset:
-            if not crc_matches(records, header, position):
-                raise CorruptBatch(f"the batch at {header.base_offset} was damaged on its way from the leader")
-            views.append(records[position : position + header.size])
-            headers.append(header)
-        elif header.next_offset > next_offset and not headers:
-            raise CorruptBatch(f"the batch at {header.base_offset} begins before our log's end at {next_offset}")
-        position += header.size
+    position, offset, epoch = 0, expected.next_offset, expected.latest_epoch
+    while position < len(records):
+        header = _whole_batch(records, position)
+        if header.base_offset != offset and not (expected.may_have_gaps and header.base_offset > offset):
+            raise CorruptBatch(f"a batch has offset {header.base_offset}, expected {offset}")
+        if not epoch <= header.leader_epoch <= expected.leader_epoch:
+            raise CorruptBatch(
+                f"the batch at {header.base_offset} has leader epoch {header.leader_epoch}, expected "
+                f"{epoch} to {expected.leader_epoch}"
+            )
+        if not crc_matches(records, header, position):
+            raise CorruptBatch(f"the batch at {header.base_offset} does not match its CRC")
+        views.append(records[position : position + header.size])
+        headers.append(header)
+        position, offset, epoch = position + header.size, header.next_offset, header.leader_epoch
     return views, headers
+
+
+def _whole_batch(records: memoryview, position: int) -> BatchHeader:
+    room = len(records) - position
+    if room >= HEADER_SIZE:
+        header = read_header(records, position)
+        if header.magic == MAGIC and HEADER_SIZE <= header.size <= room and header.last_offset_delta >= 0:
+            return header
+    raise CorruptBatch(f"no whole batch begins at byte {position} of {len(records)}")
 
 
 def log_settings(settings: TopicSettings) -> LogSettings:

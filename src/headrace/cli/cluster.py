@@ -224,6 +224,30 @@ def elect_leaders(topics: tuple[str, ...], unclean: bool, yes: bool, form: str) 
     return FAILED if any(needed.values()) else 0
 
 
+@command.command(context_settings=HELP)
+@click.option("--node", "node_id", type=click.IntRange(min=0), help="Only this node. Default: all nodes.")
+@click.option("--topic", help="Only this topic. Default: all topics.")
+@output_format
+@bootstrap_server
+def scrub(node_id: int | None, topic: str | None, form: str) -> int:
+    """Check what nodes have stored against its CRCs, now and at full speed. Exit code 3 if something is damaged.
+
+    Nodes do so by themselves, slowly. A damaged copy is fetched again from another node that has it in sync.
+    """
+    from headrace.cli import cluster_scrub
+    from headrace.cli.output import answer, answer_json, talk
+    from headrace.cli.session import with_cluster
+
+    found = with_cluster(lambda cluster: cluster_scrub.scrub(cluster, node_id, topic))
+    if form == "json":
+        answer_json(cluster_scrub.found_facts(found))
+    elif found:
+        answer(cluster_scrub.found_text(found))
+    else:
+        talk("nothing is damaged")
+    return UNHEALTHY if found else 0
+
+
 def _election_facts(results: dict[TopicPartition, Refusal | None]) -> list[dict[str, object]]:
     return [
         {"topic": name.topic, "partition": name.partition, "problem": None if refusal is None else refusal.message}

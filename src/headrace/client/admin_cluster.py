@@ -64,6 +64,23 @@ class RebalancePlan(NamedTuple):
     """Replicas that have to go, and have no place to go to."""
 
 
+class DamagedPlace(NamedTuple):
+    """Bytes on a node that are not what was written."""
+
+    partition: TopicPartition
+    first_offset: Offset
+    end_offset: Offset
+    """Exclusive."""
+    problem: str
+
+
+class ScrubProgress(NamedTuple):
+    is_running: bool
+    checked_bytes: int
+    total_bytes: int
+    damaged: tuple[DamagedPlace, ...]
+
+
 class ClusterAdmin:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -228,6 +245,30 @@ class ClusterAdmin:
             refuse_unless_ok(answer.error_code, f"node {node_id}", answer.error_message)
 
         await self._cluster.persist(attempt)
+
+    async def scrub(self, node_id: int, topic: str | None = None, *, is_question: bool = False) -> ScrubProgress:
+        """Let a node check its files against their CRCs; how far it is. A question begins nothing."""
+        from headrace.wire.messages.scrub_logs import ScrubLogsRequest, ScrubLogsResponse  # noqa: PLC0415
+
+        request = ScrubLogsRequest(is_question, topic)
+
+        async def attempt() -> ScrubLogsResponse:
+            connection = await self._cluster.node_connection(node_id)
+            answer = await connection.request(request, ScrubLogsResponse)
+            refuse_unless_ok(answer.error_code, f"node {node_id}", answer.error_message)
+            return answer
+
+        answer = await self._cluster.persist(attempt)
+        damaged = tuple(
+            DamagedPlace(
+                TopicPartition(place.topic, place.partition_index),
+                Offset(place.first_offset),
+                Offset(place.end_offset),
+                place.problem,
+            )
+            for place in answer.damaged
+        )
+        return ScrubProgress(answer.is_running, answer.checked_bytes, answer.total_bytes, damaged)
 
     async def unregister_node(self, node_id: int) -> None:
         """Forget a node that has stopped for good and has no replica."""

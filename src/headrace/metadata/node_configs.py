@@ -147,6 +147,20 @@ BEHAVIOUR_CONFIGS = (
         low=1,
     ),
     ConfigKey(
+        "headrace.scrub.interval.ms",
+        ConfigType.LONG,
+        str(7 * DAY_MS),
+        "How often every closed segment is read and checked against its CRCs.",
+        low=1,
+    ),
+    ConfigKey(
+        "headrace.scrub.max.bytes.per.second",
+        ConfigType.LONG,
+        str(10 * MiB),
+        "How fast closed segments are read to be checked; 0 checks nothing but what an operator asks for.",
+        low=0,
+    ),
+    ConfigKey(
         "leader.imbalance.check.interval.seconds",
         ConfigType.LONG,
         "300",

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.metadata.assignments import seats
 from headrace.metadata.controller import Decision, Outcome
-from headrace.metadata.elections import balance_leaders, changed, elect, partitions_of
+from headrace.metadata.elections import balance_leaders, changed, elect, electable, partitions_of
 from headrace.metadata.placement import rebalanced
 from headrace.metadata.records import MetadataRecord, PartitionChanged
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import Epoch, LogId
+from headrace.model.names import NO_NODE, Epoch, LogId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,6 +121,28 @@ def ended_move(
         partition_epoch=partition.partition_epoch + 1,
         replicas=partition.target,
     )
+
+
+def give_up_replica(image: ClusterImage, node_id: NodeId, broker_epoch: int, log_id: LogId) -> Decision[None]:
+    """A node's copy is damaged: it leaves the in-sync set, and another leads. Raises Refusal if nobody else could.
+
+    The partition begins a new epoch in any case. Whoever leads it then knows nothing of what the node had: no fetch
+    that is still on the way can make an empty copy look like the one that was there.
+    """
+    node = image.nodes.get(node_id)
+    if node is None or node.broker_epoch != broker_epoch:
+        raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} has no life with the broker epoch {broker_epoch}")
+    partition = _known(image, log_id)
+    if node_id not in partition.replicas:
+        raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has no replica of {log_id}")
+    leader = partition.leader if partition.leader != node_id else electable(image, partition, but=node_id)
+    remaining = tuple(member for member in partition.isr if member != node_id)
+    if leader == NO_NODE or not remaining:
+        raise Refusal(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"no other replica of {log_id} is in sync and there; in sync are {list(partition.isr)}",
+        )
+    return Decision((changed(log_id.topic_id, partition, isr=remaining, leader=leader, begins_anew=True),), None)
 
 
 def elect_leaders(image: ClusterImage, wanted: Sequence[Election]) -> Decision[list[Outcome[None]]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.metadata.liveness import SESSION_MS
 from headrace.runtime.tasks import TaskScope
+from headrace.simulation.bit_rot import rot
 from headrace.simulation.device import Operation, os_error
 from headrace.simulation.fabric import Weather
 from headrace.simulation.life import HostIsDown
@@ -70,6 +71,8 @@ class Faults:
                 "halves": self._halve,
                 "cut off from the others": self._cut_off,
             }
+        if kinds is not None and "bit rot" in kinds:  # with every other fault, the last whole copy could be lost
+            self._every["bit rot"] = self._rot
         self._are_kinds_given = kinds is not None
         self._kinds = self._draw() if kinds is None else [name for name in self._every if name in kinds]
 
@@ -228,6 +231,10 @@ class Faults:
                 raise os_error(errno.EIO, path)
 
         device.watch(watcher)
+
+    async def _rot(self, process: NodeProcess) -> None:
+        if not rot(self._cluster, process, self._chance):
+            self.happened["bit rot"] -= 1
 
     async def _slow_down(self, process: NodeProcess) -> None:
         threads = process.host.threads

@@ -10,6 +10,7 @@ from headrace.metadata.partition_commands import (
     Reassignment,
     change_in_sync,
     elect_leaders,
+    give_up_replica,
     plan_rebalance,
     reassign,
     return_leaders,
@@ -213,3 +214,49 @@ def test_the_plan_for_an_added_node_is_its_share(image):
     moves = plan_rebalance(image)
     assert len(moves) == 30
     assert all(FOUR in move.replicas for move in moves)
+
+
+# ---- damaged replicas
+
+
+def given_up(image, node_id, log_id=FIRST):
+    return image.apply_all(give_up_replica(image, node_id, image.nodes[node_id].broker_epoch, log_id).records)
+
+
+def test_a_damaged_follower_leaves_and_the_leader_begins_anew(image):
+    before = partition_of(image)
+    after = partition_of(given_up(image, TWO))
+    assert (after.leader, after.isr) == (ONE, (ONE, THREE))
+    assert after.leader_epoch == before.leader_epoch + 1
+
+
+def test_a_damaged_leader_is_followed_by_one_in_sync(image):
+    image = with_isr(image, ONE, THREE)
+    after = partition_of(given_up(image, ONE))
+    assert (after.leader, after.isr) == (THREE, (THREE,))
+
+
+def test_a_damaged_replica_that_is_out_of_sync_still_begins_an_epoch(image):
+    image = with_isr(image, ONE, THREE)
+    after = partition_of(given_up(image, TWO))
+    assert (after.leader, after.isr) == (ONE, (ONE, THREE))
+    assert after.leader_epoch == partition_of(image).leader_epoch + 1
+
+
+def test_the_last_one_in_sync_cannot_be_given_up(image):
+    alone = with_isr(image, ONE)
+    with pytest.raises(Refusal) as refusal:
+        given_up(alone, ONE)
+    assert refusal.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def test_only_a_living_node_gives_up_what_it_has(image):
+    with pytest.raises(Refusal) as refusal:
+        give_up_replica(image, ONE, image.nodes[ONE].broker_epoch + 1, FIRST)
+    assert refusal.value.code is ErrorCode.STALE_BROKER_EPOCH
+    with pytest.raises(Refusal) as refusal:
+        given_up(image, FOUR)
+    assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(Refusal) as refusal:
+        given_up(image, ONE, NOWHERE)
+    assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

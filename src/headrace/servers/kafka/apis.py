@@ -73,6 +73,7 @@ SERVED = (
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     ApiKey.DRAIN_NODE,
     ApiKey.PLAN_REBALANCE,
+    ApiKey.SCRUB_LOGS,
 )
 
 SERVED_TO_NODES = (
@@ -89,6 +90,7 @@ SERVED_TO_NODES = (
     ApiKey.FORWARD,
     ApiKey.GREET,
     ApiKey.JOIN_CLUSTER,
+    ApiKey.GIVE_UP_REPLICA,
 )
 """Only where nodes listen for each other; clients do not hear of them."""
 

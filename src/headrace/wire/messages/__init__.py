@@ -77,6 +77,8 @@ class ApiKey(IntEnum):
     PLAN_REBALANCE = 20009
     GREET = 20010
     JOIN_CLUSTER = 20011
+    GIVE_UP_REPLICA = 20020
+    SCRUB_LOGS = 20021
 
 
 # Name, module, decoded versions (first, last), advertised versions (first, last), flexible from.
@@ -151,4 +153,6 @@ TABLE: dict[int, tuple[str, str, int, int, int, int, int | None]] = {
     20009: ("PlanRebalance", "plan_rebalance", 0, 0, 0, 0, 0),
     20010: ("Greet", "greet", 0, 0, 0, 0, 0),
     20011: ("JoinCluster", "join_cluster", 0, 0, 0, 0, 0),
+    20020: ("GiveUpReplica", "give_up_replica", 0, 0, 0, 0, 0),
+    20021: ("ScrubLogs", "scrub_logs", 0, 0, 0, 0, 0),
 }
