@@ -47,7 +47,7 @@ class KafkaServer:
         self._all_left = asyncio.Event()
         self._listener: Listener | None = None
         self._refusals = 0
-        self.described_topics: dict[TopicId, tuple[Topic, tuple[int, ...], MetadataResponseTopic]] = {}
+        self.described_topics: dict[TopicId, tuple[Topic, object, MetadataResponseTopic]] = {}
         """Metadata's answers, each with the state of the topic that it was made from."""
         settings = node.settings
         self.frame_max_bytes = settings.socket_request_max_bytes
