@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.clients.commands import COMMAND
 from tests.clients.nodes import PATIENCE_S
@@ -17,9 +17,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+class DevCluster(NamedTuple):
+    addresses: str
+    pid: int
+    log_path: Path
+
+    def pid_of(self, node_id: int) -> int:
+        listed = subprocess.run(
+            ["ps", "-ww", "--ppid", str(self.pid), "-o", "pid=,args="], capture_output=True, text=True, check=True
+        )
+        (line,) = (line for line in listed.stdout.splitlines() if f"--node-id {node_id} " in line)
+        return int(line.split()[0])
+
+
 @contextmanager
-def dev_cluster(home: Path, node_count: int = 3) -> Iterator[str]:
-    """Its addresses, as the line says that it prints when all are ready. Ended with Ctrl-C, it must end well."""
+def dev_cluster(home: Path, node_count: int = 3) -> Iterator[DevCluster]:
+    """Ended with Ctrl-C, it must end well."""
     base = free_base(node_count)
     command = [*COMMAND, "dev", "--nodes", str(node_count), "--port-base", str(base), "--http-base", "off"]
     log_path = home / "dev.log"
@@ -32,7 +45,7 @@ def dev_cluster(home: Path, node_count: int = 3) -> Iterator[str]:
         line = running.stdout.readline()
         addresses = ",".join(f"127.0.0.1:{base + 100 * place}" for place in range(node_count))
         assert f"cluster of {node_count} nodes is ready: kafka://{addresses} " in line, log_path.read_text()
-        yield addresses
+        yield DevCluster(addresses, running.pid, log_path)
     finally:
         running.send_signal(signal.SIGINT)
         code = running.wait(PATIENCE_S)

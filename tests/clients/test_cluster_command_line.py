@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +17,9 @@ from headrace.client.admin import Admin
 from headrace.client.admin_cluster import ClusterAdmin
 from headrace.client.cluster import ClusterSettings, system_cluster
 from headrace.model.errors import ErrorCode, Refusal
-from tests.clients.clusters import PATIENCE_S, ClusterProcesses, wait_until
-from tests.clients.commands import COMMAND, Ran, call, call_here
-from tests.clients.dev_clusters import free_base
+from tests.clients.clusters import ClusterProcesses, wait_until
+from tests.clients.commands import Ran, call, call_here
+from tests.clients.dev_clusters import dev_cluster
 from tests.clients.nodes import new_name
 
 if TYPE_CHECKING:
@@ -145,39 +144,16 @@ async def refused_without_controller(cluster: ClusterProcesses) -> list[Refusal]
 
 
 def test_a_whole_cluster_in_one_command(tmp_path: Path) -> None:
-    base = free_base()
-    command = [*COMMAND, "dev", "--nodes", "3", "--port-base", str(base), "--http-base", "off"]
-    command += ["--data-dir", str(tmp_path / "dev")]
-    with (tmp_path / "log").open("w") as log:
-        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-    try:
-        assert running.stdout is not None
-        line = running.stdout.readline()
-        addresses = ",".join(f"127.0.0.1:{base + 100 * place}" for place in range(3))
-        assert f"cluster of 3 nodes is ready: kafka://{addresses} " in line, (tmp_path / "log").read_text()
-        told = json.loads(call(addresses, "cluster", "nodes", "--format", "json").out)
+    with dev_cluster(tmp_path) as running:
+        told = json.loads(call(running.addresses, "cluster", "nodes", "--format", "json").out)
         assert [node["node_id"] for node in told] == [1, 2, 3]
-
-        os.kill(_pid_of(running.pid, "--node-id 2 "), signal.SIGKILL)
-        wait_until(lambda: "node 2 has ended" in (tmp_path / "log").read_text(), "the loss is told of")
-        survivors = ",".join(addresses.split(",")[::2])
+        os.kill(running.pid_of(2), signal.SIGKILL)
+        wait_until(lambda: "node 2 has ended" in running.log_path.read_text(), "the loss is told of")
+        survivors = ",".join(running.addresses.split(",")[::2])
         assert call(survivors, "topics", "create", "--name", "after", "--replication-factor", "2").code == 0
-    finally:
-        running.send_signal(signal.SIGINT)
-        code = running.wait(PATIENCE_S)
-    said = (tmp_path / "log").read_text()
-    assert code == 0, said
+    said = running.log_path.read_text()
     assert re.search(r"^node 1 \| ", said, flags=re.MULTILINE)
     assert "headrace serve --node-id 2 " in said
-    assert "Traceback" not in said
-    other = call(addresses, "dev", "--nodes", "5", "--data-dir", str(tmp_path / "dev"))
+    other = call(running.addresses, "dev", "--nodes", "5", "--data-dir", str(tmp_path / "dev"))
     assert other.code == 1
     assert "holds a cluster of 3 nodes" in other.talk
-
-
-def _pid_of(parent: int, argument: str) -> int:
-    listed = subprocess.run(
-        ["ps", "--ppid", str(parent), "-o", "pid=,args="], capture_output=True, text=True, check=True
-    )
-    (line,) = (line for line in listed.stdout.splitlines() if argument in line)
-    return int(line.split()[0])

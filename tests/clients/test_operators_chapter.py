@@ -91,8 +91,8 @@ def shape(line: str) -> str:
 
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with dev_cluster(tmp_path_factory.mktemp("chapter")) as found:
-        yield found
+    with dev_cluster(tmp_path_factory.mktemp("chapter")) as running:
+        yield running.addresses
 
 
 def typed(addresses: str, command: Command) -> list[str]:
