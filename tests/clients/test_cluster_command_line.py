@@ -1,22 +1,25 @@
-"""`headrace cluster …` and `headrace dev` against three nodes, and the operator's chapter of the design document."""
+"""`headrace cluster …` and `headrace dev` against three nodes."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
-import secrets
 import signal
-import socket
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.cli.cluster import UNHEALTHY
-from headrace.cli.complaints import NOT_FOUND, USAGE
-from tests.clients.clusters import PATIENCE_S, ClusterProcesses, wait_until
-from tests.clients.commands import COMMAND, Ran, call, call_here
+from headrace.cli.complaints import FAILED, NOT_FOUND, USAGE
+from headrace.client.admin import Admin
+from headrace.client.admin_cluster import ClusterAdmin
+from headrace.client.cluster import ClusterSettings, system_cluster
+from headrace.model.errors import ErrorCode, Refusal
+from tests.clients.clusters import ClusterProcesses, wait_until
+from tests.clients.commands import Ran, call, call_here
+from tests.clients.dev_clusters import dev_cluster
 from tests.clients.nodes import new_name
 
 if TYPE_CHECKING:
@@ -48,27 +51,6 @@ def headrace(cluster: ClusterProcesses, *arguments: str, stdin: str = "") -> Ran
 def nodes(cluster: ClusterProcesses) -> dict[int, Any]:
     told = json.loads(headrace(cluster, "cluster", "nodes", "--format", "json").out)
     return {node["node_id"]: node for node in told}
-
-
-def test_the_operators_chapter_from_first_to_last_command(cluster: ClusterProcesses) -> None:
-    created = "topics create --name events --partitions 3 --replication-factor 3"
-    headrace(cluster, *created.split())
-    described = headrace(cluster, "topics", "describe", "--name", "events").lines
-    assert len(described) == 3
-    for index, line in enumerate(described):
-        shape = re.fullmatch(rf"Partition {index}: Leader=([123]), ISR=\[([123],[123],[123])\]", line)
-        assert shape is not None, line
-        assert sorted(shape[2].split(",")) == ["1", "2", "3"]
-    assert {line.split("Leader=")[1][0] for line in described} == {"1", "2", "3"}
-    headrace(cluster, "topics", "alter", "--name", "events", "--partitions", "6")
-    headrace(cluster, "produce", "--topic", "events", stdin="one\ntwo\nthree\n")
-    headrace(cluster, "consume", "--topic", "events", "--group", "my-group")
-    assert "my-group" in headrace(cluster, "groups", "list").out
-    assert "Lag: 0" in headrace(cluster, "groups", "describe", "--group", "my-group").out
-    headrace(cluster, "groups", "reset-offsets", "--group", "my-group", "--topic", "events", "--to-earliest")
-    assert "healthy" in headrace(cluster, "cluster", "status").out
-    assert headrace(cluster, "cluster", "under-replicated").out == ""
-    assert "lag of my-group: 3" in headrace(cluster, "lag", "--group", "my-group").talk
 
 
 def test_a_drained_node_has_nothing_that_others_can_have(cluster: ClusterProcesses) -> None:
@@ -123,65 +105,55 @@ def test_a_lost_node_is_told_of_until_it_is_back(cluster: ClusterProcesses) -> N
     assert told.code == UNHEALTHY
     lacking = {it["topic"]: it for it in json.loads(told.out)}
     assert (lacking[shared]["leader"], lacking[shared]["missing"]) == (1, [3])
-    assert [node["is_fenced"] for node in status()["nodes"]] == [False, False, True]
+    assert [node["is_away"] for node in status()["nodes"]] == [False, False, True]
+    assert "node 3 is away" in here(cluster, "cluster", "status").out
+    (described,) = json.loads(headrace(cluster, "topics", "describe", "--name", shared, "--format", "json").out)[
+        "partitions"
+    ]
+    assert (described["isr"], described["offline_replicas"]) == ([1], [3])
+    refused = here(cluster, "cluster", "elect-leaders", "--topic", shared)
+    assert refused.code == FAILED
+    assert "node 3 is not in sync or not there" in refused.out
+    stuck = headrace(cluster, "cluster", "rebalance", "--dry-run").talk
+    assert "every node has its share" not in stuck
     wait_until(lambda: "silent: 3" in here(cluster, "cluster", "status").out, "its silence is noticed")
     cluster.kill(2)
     wait_until(lambda: status()["controller"] is None, "a minority knows that nobody decides")
+    assert [node["is_away"] for node in status()["nodes"]] == [False, True, True]
+    for refusal in asyncio.run(refused_without_controller(cluster)):
+        assert refusal.code is ErrorCode.NOT_CONTROLLER
+        assert "2 of the voters 1, 2, 3 must be there" in refusal.message
     cluster.start(2, 3)
     wait_until(lambda: status()["is_healthy"], "all is well again")
 
 
-def test_a_whole_cluster_in_one_command(tmp_path: Path) -> None:
-    base = _free_base()
-    command = [*COMMAND, "dev", "--nodes", "3", "--port-base", str(base), "--http-base", "off"]
-    command += ["--data-dir", str(tmp_path / "dev")]
-    with (tmp_path / "log").open("w") as log:
-        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-    try:
-        assert running.stdout is not None
-        line = running.stdout.readline()
-        addresses = ",".join(f"127.0.0.1:{base + 100 * place}" for place in range(3))
-        assert f"cluster of 3 nodes is ready: kafka://{addresses} " in line, (tmp_path / "log").read_text()
-        told = json.loads(call(addresses, "cluster", "nodes", "--format", "json").out)
-        assert [node["node_id"] for node in told] == [1, 2, 3]
+async def refused_without_controller(cluster: ClusterProcesses) -> list[Refusal]:
+    """What a client hears that does not try again."""
+    settings = ClusterSettings(retry_for_s=0.0)
+    refusals = []
+    async with system_cluster(cluster.address(1), settings) as connected:
+        for attempt in (
+            Admin(connected).create_topic("nowhere", partitions=1, replication_factor=1),
+            ClusterAdmin(connected).plan_rebalance(),
+            ClusterAdmin(connected).drain_node(2),
+        ):
+            with pytest.raises(Refusal) as refused:
+                await attempt
+            refusals.append(refused.value)
+    return refusals
 
-        os.kill(_pid_of(running.pid, "--node-id 2 "), signal.SIGKILL)
-        wait_until(lambda: "node 2 has ended" in (tmp_path / "log").read_text(), "the loss is told of")
-        survivors = ",".join(addresses.split(",")[::2])
+
+def test_a_whole_cluster_in_one_command(tmp_path: Path) -> None:
+    with dev_cluster(tmp_path) as running:
+        told = json.loads(call(running.addresses, "cluster", "nodes", "--format", "json").out)
+        assert [node["node_id"] for node in told] == [1, 2, 3]
+        os.kill(running.pid_of(2), signal.SIGKILL)
+        wait_until(lambda: "node 2 has ended" in running.log_path.read_text(), "the loss is told of")
+        survivors = ",".join(running.addresses.split(",")[::2])
         assert call(survivors, "topics", "create", "--name", "after", "--replication-factor", "2").code == 0
-    finally:
-        running.send_signal(signal.SIGINT)
-        code = running.wait(PATIENCE_S)
-    said = (tmp_path / "log").read_text()
-    assert code == 0, said
+    said = running.log_path.read_text()
     assert re.search(r"^node 1 \| ", said, flags=re.MULTILINE)
     assert "headrace serve --node-id 2 " in said
-    assert "Traceback" not in said
-    other = call(addresses, "dev", "--nodes", "5", "--data-dir", str(tmp_path / "dev"))
+    other = call(running.addresses, "dev", "--nodes", "5", "--data-dir", str(tmp_path / "dev"))
     assert other.code == 1
     assert "holds a cluster of 3 nodes" in other.talk
-
-
-def _free_base() -> int:
-    """A port from which on all that three nodes need are free; below those that the system gives to anybody."""
-    while True:
-        base = 15_000 + secrets.randbelow(15_000)
-        if all(_is_free(base + 100 * place + step) for place in range(3) for step in range(2)):
-            return base
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def _pid_of(parent: int, argument: str) -> int:
-    listed = subprocess.run(
-        ["ps", "--ppid", str(parent), "-o", "pid=,args="], capture_output=True, text=True, check=True
-    )
-    (line,) = (line for line in listed.stdout.splitlines() if argument in line)
-    return int(line.split()[0])

@@ -36,7 +36,8 @@ Answer = TypeVar("Answer", bound="Message")
 
 NODES: Final = "CONTROLLER"  # Kafka's usual name for the listener where nodes meet
 CLIENTS: Final = "PLAINTEXT"
-PATIENCE_S: Final = 10.0  # an election takes two seconds, and may have to be held again
+PATIENCE_S: Final = 10.0  # with a controller that is slow, or comes and goes
+LEADERLESS_S: Final = 5.0  # an election takes two seconds, and may have to be held again; after that, nobody comes soon
 RETRY_S: Final = 0.05
 LANE: Final = "controller"
 
@@ -133,17 +134,22 @@ class Assembly:
 
     async def ask_controller(self, message: Message, answer: type[Answer]) -> Answer:
         """Raises Refusal NOT_CONTROLLER or ClientError if nobody answers in time."""
-        deadline_s = self._world.clock.monotonic_s() + PATIENCE_S
+        began_s = self._world.clock.monotonic_s()
         while True:
             try:
                 controller = self.quorum.get_leader()
                 if controller is None:
-                    raise Refusal(ErrorCode.NOT_CONTROLLER, "nobody is known to be the controller")
+                    raise self.quorum.no_controller()
                 return await self.peers.ask(controller, message, answer, lane=LANE)
             except (ClientError, Refusal):
-                if self._world.clock.monotonic_s() >= deadline_s:
+                if self._is_hopeless(began_s):
                     raise
                 await asyncio.sleep(RETRY_S)
+
+    def _is_hopeless(self, began_s: float) -> bool:
+        """Where a majority of the voters is away, whoever asks hears it at once, and not after all our patience."""
+        waited_s = self._world.clock.monotonic_s() - began_s
+        return waited_s >= PATIENCE_S or self.enrolment.unheard_s() >= LEADERLESS_S
 
     async def forward(
         self, message: Message, version: int, answer: type[Answer], *, client_id: str = "", client_host: str = ""
@@ -154,14 +160,14 @@ class Assembly:
         request = ForwardRequest(
             self._place.node_id, message.API_KEY, version, client_id, client_host, bytes(writer.buffer)
         )
-        deadline_s = self._world.clock.monotonic_s() + PATIENCE_S
+        began_s = self._world.clock.monotonic_s()
         while True:
             forwarded = await self.ask_controller(request, ForwardResponse)
             code = ErrorCode(forwarded.error_code)
             if code is ErrorCode.NONE:
                 await self.quorum.applied_up_to(Offset(forwarded.end))
                 return answer.decode(Reader(forwarded.body or b""), version)
-            if code is not ErrorCode.NOT_CONTROLLER or self._world.clock.monotonic_s() >= deadline_s:
+            if code is not ErrorCode.NOT_CONTROLLER or self._is_hopeless(began_s):
                 raise Refusal(code, "the controller has not taken the request")
             await asyncio.sleep(RETRY_S)
 

@@ -239,9 +239,14 @@ class Enrolment:
     async def _ask_controller(self, request: Message, answer: type[Answer]) -> Answer:
         controller = self._quorum.get_leader()
         if controller is None or self._peers is None:
-            raise Refusal(ErrorCode.NOT_CONTROLLER, "nobody is known to be the controller")
+            raise self._quorum.no_controller()
         timeout_s = self._place.timing.session_ms * ANSWER_PART / 1000
         return await self._peers.ask(controller, request, answer, lane=LANE, timeout_s=timeout_s)
+
+    def unheard_s(self) -> float:
+        """How long ago the heartbeat was sent that a controller answered last; 0 before the first."""
+        end_ms = self._lease.end_ms
+        return 0.0 if end_ms is None else max(0, self._now_ms() - end_ms + self._place.timing.session_ms) / 1000
 
     def _say_leased(self, is_leased: bool) -> None:
         if is_leased != self.is_leased:

@@ -289,8 +289,8 @@ class Node:
     async def stop(self) -> None:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""
         await self.leave()
+        await self._tasks.close()  # whoever follows the image starts coordinators and followers, so it goes first
         await self.coordination.close()
-        await self._tasks.close()  # first: who follows the image starts to follow leaders
         await self._followers.close()
         await self.assembly.close()
         if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
@@ -470,9 +470,19 @@ class Node:
         async with self._reserving:
             first, end = self._producer_ids
             if first == end:
-                first, end = await self._reserve_producer_ids()
+                first, end = await self._reserved_producer_ids()
             self._producer_ids = (first + 1, end)
         return ProducerId(first)
+
+    async def _reserved_producer_ids(self) -> tuple[int, int]:
+        """A producer asks any node, so "not the controller" would puzzle it: older clients take that for the end.
+        Kafka says this instead, which every client rides out."""
+        try:
+            return await self._reserve_producer_ids()
+        except (Refusal, ClientError) as trouble:
+            raise Refusal(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer ids to give out: {trouble}"
+            ) from trouble
 
     async def _reserve_producer_ids(self) -> tuple[int, int]:
         if self.is_controller:

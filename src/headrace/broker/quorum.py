@@ -248,8 +248,18 @@ class Quorum:
 
     def _not_controller(self) -> Refusal:
         leader = self._raft.get_leader()
-        where = "nobody is known to be" if leader is None else f"node {leader} is"
-        return Refusal(ErrorCode.NOT_CONTROLLER, f"node {self._me.node_id} is not the controller; {where}")
+        if leader is None:
+            return self.no_controller()
+        return Refusal(ErrorCode.NOT_CONTROLLER, f"node {self._me.node_id} is not the controller; node {leader} is")
+
+    def no_controller(self) -> Refusal:
+        voters = self._raft.membership.voter_ids
+        needed = len(voters) // 2 + 1
+        return Refusal(
+            ErrorCode.NOT_CONTROLLER,
+            f"nobody is the controller as far as node {self._me.node_id} knows: "
+            f"{needed} of the voters {', '.join(map(str, voters))} must be there to elect one",
+        )
 
     async def applied_up_to(self, end: Offset) -> None:
         """Wait until the image holds everything before `end`. DiskFailure if it never will."""

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from headrace.cli.cluster_moves import Pace
     from headrace.client.admin_cluster import RebalancePlan
     from headrace.client.cluster import Cluster
+    from headrace.client.view import ClusterView
     from headrace.model.errors import Refusal
     from headrace.model.names import TopicPartition
 
 command = noun("Show the state of the cluster; move leaders and replicas.")
 
 UNHEALTHY = 3
+TOO_FEW_NODES = "the copies of a partition need a node each, and there are too few others"
 AT_ONCE = 10  # partitions: enough to keep the disks busy, few enough for clients not to notice
 
 node_option = click.option("--node", "node_id", type=click.IntRange(min=0), required=True, help="The node, by its id.")
@@ -108,21 +110,23 @@ def drain(node_id: int, undo: bool, wait: bool, at_once: int | None, throttle: i
     if undo and pace is not None:
         raise click.UsageError("--undo moves nothing, so there is nothing to wait for")
 
-    async def work(cluster: Cluster) -> RebalancePlan | None:
+    async def work(cluster: Cluster) -> None:
         admin = ClusterAdmin(cluster)
         await admin.drain_node(node_id, is_draining=not undo)
         if undo:
-            return None
-        talk(f"node {node_id} leads no more than nobody else can lead")
+            talk(f"node {node_id} takes its part again: new replicas at once, leaderships within minutes")
+            talk(
+                "now: `headrace cluster elect-leaders` lets it lead, `headrace cluster rebalance` moves replicas to it"
+            )
+            return
+        talk(f"node {node_id} leads {plural(await _led_by(cluster, node_id), 'partition')} now; nothing new goes there")
         plan = await admin.plan_rebalance(away_from=node_id)
         await _carry_out(cluster, plan, pace)
-        return plan
+        if plan.stuck_replicas:
+            stay = "stays" if plan.stuck_replicas == 1 else "stay"
+            talk(f"{plural(plan.stuck_replicas, 'replica')} {stay} on node {node_id}: {TOO_FEW_NODES}")
 
-    plan = with_cluster(work)
-    if plan is None:
-        talk(f"node {node_id} takes its part again; `headrace cluster rebalance` gives it its share")
-    elif plan.stuck_replicas:
-        talk(f"{plural(plan.stuck_replicas, 'replica')} must stay on node {node_id}: there are too few other nodes")
+    with_cluster(work)
 
 
 @command.command(context_settings=HELP)
@@ -171,12 +175,12 @@ def rebalance(dry_run: bool, wait: bool, at_once: int | None, throttle: int | No
         return plan
 
     plan = with_cluster(work)
-    if not plan.moves:
-        talk("every node has its share; nothing has to move")
-    elif dry_run:
+    if plan.moves and dry_run:
         talk(f"{plural(len(plan.moves), 'partition')} would move; nothing was done")
     if plan.stuck_replicas:
-        talk(f"{plural(plan.stuck_replicas, 'replica')} would have to go elsewhere, but there are too few other nodes")
+        talk(f"{plural(plan.stuck_replicas, 'replica')} of nodes that drain or are away cannot move: {TOO_FEW_NODES}")
+    elif not plan.moves:
+        talk("every node has its share; nothing has to move")
 
 
 @command.command("elect-leaders", context_settings=HELP)
@@ -203,7 +207,7 @@ def elect_leaders(topics: tuple[str, ...], unclean: bool, yes: bool, form: str) 
     if unclean and not topics:
         raise click.UsageError("--unclean can lose messages: name the topics with --topic")
 
-    async def work(cluster: Cluster) -> dict[TopicPartition, Refusal | None]:
+    async def work(cluster: Cluster) -> tuple[dict[TopicPartition, Refusal | None], ClusterView]:
         names = None
         if topics:
             found = [await cluster.topic(topic) for topic in topics]
@@ -211,14 +215,15 @@ def elect_leaders(topics: tuple[str, ...], unclean: bool, yes: bool, form: str) 
         question = f"Accept that messages of {', '.join(topics)} may be lost?"
         if unclean and not yes and sys.stdin.isatty() and not click.confirm(question, err=True):
             raise Complaint("nobody was elected")
-        return await ClusterAdmin(cluster).elect_leaders(names, is_unclean=unclean)
+        results = await ClusterAdmin(cluster).elect_leaders(names, is_unclean=unclean)
+        return results, await cluster.survey()
 
-    results = with_cluster(work)
+    results, view = with_cluster(work)
     needed = {name: it for name, it in results.items() if it is None or it.code != ErrorCode.ELECTION_NOT_NEEDED}
     if form == "json":
-        answer_json(_election_facts(needed))
+        answer_json(_election_facts(needed, view))
     elif needed:
-        answer(_election_text(needed))
+        answer(_election_text(needed, view))
     else:
         talk("every partition is led as it should be; nobody had to be elected")
     return FAILED if any(needed.values()) else 0
@@ -248,21 +253,33 @@ def scrub(node_id: int | None, topic: str | None, form: str) -> int:
     return UNHEALTHY if found else 0
 
 
-def _election_facts(results: dict[TopicPartition, Refusal | None]) -> list[dict[str, object]]:
+def _election_facts(results: dict[TopicPartition, Refusal | None], view: ClusterView) -> list[dict[str, object]]:
     return [
-        {"topic": name.topic, "partition": name.partition, "problem": None if refusal is None else refusal.message}
+        {
+            "topic": name.topic,
+            "partition": name.partition,
+            "leader": _leader(view, name),
+            "problem": None if refusal is None else refusal.message,
+        }
         for name, refusal in sorted(results.items())
     ]
 
 
-def _election_text(results: dict[TopicPartition, Refusal | None]) -> str:
+def _election_text(results: dict[TopicPartition, Refusal | None], view: ClusterView) -> str:
     from headrace.cli.output import table
 
     rows = [
-        (name.topic, name.partition, "elected" if refusal is None else refusal.message)
+        (name.topic, name.partition, _leader(view, name), "elected" if refusal is None else refusal.message)
         for name, refusal in sorted(results.items())
     ]
-    return table(("TOPIC", "PARTITION", "RESULT"), rows)
+    return table(("TOPIC", "PARTITION", "LEADER", "RESULT"), rows)
+
+
+def _leader(view: ClusterView, name: TopicPartition) -> int | None:
+    topic = view.topics.get(name.topic)
+    if topic is None or name.partition >= len(topic.partitions) or topic.partitions[name.partition].is_offline:
+        return None
+    return topic.partitions[name.partition].leader
 
 
 def _pace(wait: bool, at_once: int | None, throttle: int | None) -> Pace | None:
@@ -272,6 +289,11 @@ def _pace(wait: bool, at_once: int | None, throttle: int | None) -> Pace | None:
     if not wait and (at_once is not None or throttle is not None):
         raise click.UsageError("--at-once and --throttle need --wait: somebody must begin one step after the other")
     return Pace(at_once or AT_ONCE, throttle) if wait else None
+
+
+async def _led_by(cluster: Cluster, node_id: int) -> int:
+    topics = (await cluster.survey()).topics.values()
+    return sum(part.leader == node_id for topic in topics for part in topic.partitions)
 
 
 async def _carry_out(cluster: Cluster, plan: RebalancePlan, pace: Pace | None) -> None:

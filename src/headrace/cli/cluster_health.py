@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.cli.output import facts_text, table
+from headrace.cli.output import facts_text, plural, table
 from headrace.client.admin import Admin
 from headrace.client.admin_cluster import ClusterAdmin
+from headrace.client.errors import ClientError
 from headrace.model.errors import Refusal
 from headrace.model.names import TopicPartition
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.client.view import ClusterView, Partition
 
 QUIET_MS = 5_000  # voters answer several times a second: whoever said nothing for so long is not there
-NAMES_SHOWN_MAX = 10  # on one line; --format json has them all
+NAMES_SHOWN_MAX = 5  # on one line; --format json has them all
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Health:
     partitions: dict[TopicPartition, Partition]
     moves: dict[TopicPartition, Move]
     topic_count: int
+    unreachable: frozenset[int] = frozenset()
+    """Nodes that do not answer us. Looked for only where no controller says who is away."""
 
     @property
     def offline(self) -> list[TopicPartition]:
@@ -57,6 +61,10 @@ class Health:
         return self.quorum is not None and not self.offline and not self.under_replicated and not self.silent_voters
 
     @property
+    def away(self) -> list[int]:
+        return [it.node_id for it in self.description.nodes if it.is_fenced or it.node_id in self.unreachable]
+
+    @property
     def controller(self) -> int | None:
         return None if self.quorum is None else self.quorum.leader
 
@@ -80,9 +88,17 @@ async def look_at(cluster: Cluster) -> Health:
     view = await cluster.survey()
     admin = ClusterAdmin(cluster)
     quorum = await _quorum(admin)
-    # Without a controller nothing moves, and each question to it would be answered only after a while.
-    moves = {} if quorum is None else await admin.list_reassignments()
-    return health_of(await Admin(cluster).describe_cluster(), quorum, view, moves)
+    description = await Admin(cluster).describe_cluster()
+    if quorum is None:  # then nobody says who is away, and nothing moves
+        unreachable = await _unreachable(cluster)
+        return replace(health_of(description, None, view, {}), unreachable=unreachable)
+    return health_of(description, quorum, view, await admin.list_reassignments())
+
+
+async def _unreachable(cluster: Cluster) -> frozenset[int]:
+    node_ids = list((await cluster.refresh()).nodes)
+    answers = await asyncio.gather(*map(cluster.node_connection, node_ids), return_exceptions=True)
+    return frozenset(it for it, answer in zip(node_ids, answers, strict=True) if isinstance(answer, ClientError))
 
 
 async def _quorum(admin: ClusterAdmin) -> Quorum | None:
@@ -148,7 +164,7 @@ def _quorum_facts(health: Health) -> dict[str, object] | None:
 def status_text(health: Health) -> str:
     facts: list[tuple[str, object]] = [
         ("Cluster", health.description.cluster_id),
-        ("State", "healthy" if health.is_healthy else "unhealthy"),
+        ("State", "healthy" if health.is_healthy else f"unhealthy: {', '.join(_reasons(health))}"),
         ("Controller", "none" if health.controller is None else health.controller),
         ("Quorum", _quorum_text(health)),
         ("Topics", health.topic_count),
@@ -164,10 +180,22 @@ def status_text(health: Health) -> str:
 def _quorum_text(health: Health) -> str:
     quorum = health.quorum
     if quorum is None:
-        return "no leader"
+        return "nobody leads; a majority of the voters must be there. Below is what was known before"
     voters, silent = len(quorum.voters), health.silent_voters
     text = f"{voters - len(silent)} of {voters} voters are there, term {quorum.term}"
     return f"{text}; silent: {', '.join(map(str, silent))}" if silent else text
+
+
+def _reasons(health: Health) -> list[str]:
+    """Why it is not healthy, the worst first."""
+    reasons = [] if health.quorum is not None else ["there is no controller"]
+    if health.offline:
+        reasons.append(f"{plural(len(health.offline), 'partition')} without a leader")
+    if health.under_replicated:
+        reasons.append(f"{plural(len(health.under_replicated), 'partition')} with a copy missing")
+    reasons += [f"node {node_id} is away" for node_id in health.away]
+    reasons += [f"voter {node_id} is silent" for node_id in health.silent_voters if node_id not in health.away]
+    return reasons
 
 
 def node_facts(health: Health) -> list[dict[str, object]]:
@@ -178,6 +206,7 @@ def node_facts(health: Health) -> list[dict[str, object]]:
             "rack": node.rack,
             "role": _role(health, node.node_id),
             "is_fenced": node.is_fenced,
+            "is_away": node.node_id in health.away,
             "is_draining": node.is_draining,
             "leads": health.leads(node.node_id),
             "replicas": health.replicas_of(node.node_id),
@@ -193,7 +222,7 @@ def nodes_text(health: Health) -> str:
             node.node_id,
             str(node.address),
             node.rack,
-            _state(node),
+            _state(health, node),
             _role(health, node.node_id),
             health.leads(node.node_id),
             health.replicas_of(node.node_id),
@@ -204,9 +233,9 @@ def nodes_text(health: Health) -> str:
     return table(("NODE", "ADDRESS", "RACK", "STATE", "ROLE", "LEADS", "REPLICAS", "IN SYNC"), rows)
 
 
-def _state(node: ClusterNode) -> str:
+def _state(health: Health, node: ClusterNode) -> str:
     """A node that has stopped was draining before; that it is away says more."""
-    if node.is_fenced:
+    if node.node_id in health.away:
         return "away"
     return "draining" if node.is_draining else "up"
 

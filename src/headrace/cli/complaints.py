@@ -47,6 +47,7 @@ _HINTS = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "all members of a group must agree on the protocol and on an assignor",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the limit is the nodes' group.max.size",
     ErrorCode.FENCED_INSTANCE_ID: "another consumer runs under this --instance-id: each needs one of its own",
+    ErrorCode.NOT_CONTROLLER: "`headrace cluster status` shows which nodes are there; start those that are not",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction is storing positions; `headrace transactions list` shows it",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _COORDINATOR_AWAY,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _COORDINATOR_AWAY,

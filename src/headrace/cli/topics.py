@@ -196,6 +196,7 @@ async def _facts(cluster: Cluster, topic: Topic) -> dict[str, Any]:
                 "leader_epoch": part.leader_epoch,
                 "replicas": list(part.replicas),
                 "isr": list(part.isr),
+                "offline_replicas": list(part.offline_replicas),
                 "first_offset": first,
                 "end_offset": end,
                 "bytes": sizes.get(name),

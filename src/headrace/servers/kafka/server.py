@@ -12,12 +12,9 @@ from headrace.servers.kafka.connection import Connection
 if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.metadata.image import Topic
-    from headrace.model.names import NodeId, TopicId
+    from headrace.model.names import TopicId
     from headrace.runtime.network import Address, Listener
     from headrace.wire.messages.metadata import MetadataResponseTopic
-
-    Absent = tuple[tuple[int, ...], tuple[NodeId, ...]]
-    """Partitions that this node cannot serve, and nodes that may be gone."""
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +47,7 @@ class KafkaServer:
         self._all_left = asyncio.Event()
         self._listener: Listener | None = None
         self._refusals = 0
-        self.described_topics: dict[TopicId, tuple[Topic, Absent, MetadataResponseTopic]] = {}
+        self.described_topics: dict[TopicId, tuple[Topic, object, MetadataResponseTopic]] = {}
         """Metadata's answers, each with the state of the topic that it was made from."""
         settings = node.settings
         self.frame_max_bytes = settings.socket_request_max_bytes

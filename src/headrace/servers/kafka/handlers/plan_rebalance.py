@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
 
 def handle(message: PlanRebalanceRequest, request: Request) -> PlanRebalanceResponse:
-    image = request.node.image
+    node, image = request.node, request.node.image
     giver = NodeId(message.away_from)
+    if not node.is_controller:  # what this node knows may be old, and nothing could be moved anyway
+        refusal = node.quorum.no_controller()
+        return PlanRebalanceResponse(refusal.code, refusal.message)
     if giver != NO_NODE and giver not in image.nodes:
         return PlanRebalanceResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {giver}")
     targets = {move.log_id: move.replicas or () for move in plan_rebalance(image)} if seats(image) else {}
