@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.broker.assembly import Assembly
+from headrace.broker.metadata_entries import batch_of
+from headrace.broker.metadata_store import MetadataStore
 from headrace.broker.partition import Partition
-from headrace.metadata import elections, node_commands
+from headrace.metadata import elections, node_commands, partition_commands
+from headrace.model.names import Offset
+from headrace.raft.ready import Ballot
 from headrace.replication.in_sync import Followers
 from headrace.replication.replica import _UNBOUNDED, Replica
 from headrace.simulation.history import Kind
 from headrace.simulation.scenario import run_scenario
+from headrace.wire.batches import read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import PartitionChanged
     from headrace.model.names import NodeId
+    from headrace.raft.log import Entry
 
 NODES = 3
 SEEDS_MAX = 12
@@ -84,6 +90,56 @@ def delete_records_on_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "deleted_everywhere", at_once)
 
 
+def commit_without_whom_it_proposes(patch: pytest.MonkeyPatch) -> None:
+    """The controller may have agreed already, and elect the newcomer, before the leader knows."""
+    patch.setattr(Replica, "_members", property(lambda replica: set(replica.in_sync)))
+
+
+def take_in_who_knows_an_old_watermark(patch: pytest.MonkeyPatch) -> None:
+    """Was there: a restarted leader let in whoever had reached its own old high watermark."""
+    honest = Replica.become_leader
+
+    def become_leader(replica: Replica, *arguments: Any) -> Any:
+        advanced = honest(replica, *arguments)
+        replica._epoch_start = Offset(0)
+        return advanced
+
+    patch.setattr(Replica, "become_leader", become_leader)
+
+
+def never_cut_by_epoch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "divergence", lambda *_: None)
+
+
+def forget_votes(patch: pytest.MonkeyPatch) -> None:
+    """They are told and not kept: after a restart a node votes again in the same term."""
+    honest = MetadataStore.load_ballot
+    patch.setattr(MetadataStore, "load_ballot", lambda store: Ballot(honest(store).term))
+
+
+def count_entries_that_are_only_written(patch: pytest.MonkeyPatch) -> None:
+    """A voter acknowledges what a power cut can take from it."""
+
+    async def append(store: MetadataStore, entries: tuple[Entry, ...]) -> None:
+        batches = [batch_of(entry) for entry in entries]
+        store.log.append(batches, [read_header(batch) for batch in batches])
+        ticket = store.log.begin_flush()
+        assert ticket is not None
+        store.log.finish_flush(ticket)
+
+    patch.setattr(MetadataStore, "_append", append)
+
+
+def lead_on_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    honest = Replica.set_leased
+    patch.setattr(Replica, "set_leased", lambda replica, _: honest(replica, True))
+
+
+def take_in_any_life(patch: pytest.MonkeyPatch) -> None:
+    """Without KIP-903 a node enters the in-sync set with what an earlier life of it had."""
+    patch.setattr(partition_commands, "_check_eligible", lambda *_: None)
+
+
 @dataclass(frozen=True)
 class Case:
     plant: Callable[[pytest.MonkeyPatch], None]
@@ -91,6 +147,9 @@ class Case:
     found_as: set[Kind]
     works: tuple[str, ...] = WRITERS
 
+
+TWO_HEADS = {Kind.TWO_VOTES, Kind.TWO_LEADERS, Kind.METADATA_FORKED}
+ONE_AFTER_THE_OTHER = ("crash of the controller", "crash", "power cut")
 
 CASES = [
     Case(commit_what_only_the_leader_has, ("crash",), LOSS),
@@ -104,6 +163,13 @@ CASES = [
         {Kind.UNDELETED},
         ("trimming", *WRITERS),
     ),
+    Case(commit_without_whom_it_proposes, ("crash", "pause"), {Kind.UNCOUNTED, *LOSS}),
+    Case(take_in_who_knows_an_old_watermark, ONE_AFTER_THE_OTHER, LOSS),
+    Case(never_cut_by_epoch, ("crash", "cut off from the others", "halves"), {Kind.BUG, *LOSS}),
+    Case(forget_votes, ("crash of several", "crash of the controller"), TWO_HEADS),
+    Case(count_entries_that_are_only_written, ("power cut of several",), {*TWO_HEADS, Kind.METADATA, Kind.BUG, *LOSS}),
+    Case(lead_on_without_a_lease, ("cut off from the others", "halves"), {Kind.FENCED_LEADER}),
+    Case(take_in_any_life, ("power cut", "pause"), LOSS),
 ]
 
 
