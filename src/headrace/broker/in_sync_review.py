@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 REVIEW_S: Final = 0.2  # how long a follower that has caught up waits to be in sync again
 REFUSALS: Final = {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST}
-"""What the controller says if the partition is as we know it: nothing that we asked for earlier has happened either."""
+"""What the controller says if it has heard us, and has not agreed."""
 
 
 class InSyncReview:

@@ -64,7 +64,11 @@ def change_in_sync(
 
 
 def _checked_change(image: ClusterImage, leader: NodeId, change: IsrChange) -> PartitionChanged | None:
-    """None if it is so already."""
+    """None if it is so already.
+
+    A leader asks for the set that it knows to be agreed on if it has asked for others and heard nothing: its word now
+    makes the partition's epoch higher, so that none of the earlier ones can count any more.
+    """
     partition = _known(image, change.log_id)
     if change.leader_epoch != partition.leader_epoch or partition.leader != leader:
         raise Refusal(
@@ -73,7 +77,7 @@ def _checked_change(image: ClusterImage, leader: NodeId, change: IsrChange) -> P
             f"not by {leader} in {change.leader_epoch}",
         )
     isr = tuple(member.node_id for member in change.isr)
-    if isr == partition.isr and change.partition_epoch <= partition.partition_epoch:
+    if isr == partition.isr and change.partition_epoch < partition.partition_epoch:
         return None
     if change.partition_epoch != partition.partition_epoch:
         raise Refusal(

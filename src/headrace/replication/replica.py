@@ -155,7 +155,9 @@ class Replica:
             and self._followers.caught_up(node_id, committed, now_ms, lag_max_ms)
         }
         wanted = tuple(sorted((set(self.in_sync) - slow) | back))
-        return None if wanted == self.in_sync else wanted
+        if wanted == self.in_sync and set(self._in_doubt) <= set(wanted):
+            return None
+        return wanted  # also the same once more: while somebody is in doubt that is gone by now, nothing is committed
 
     def propose_in_sync(self, proposed: tuple[NodeId, ...]) -> None:
         """The controller is asked for it. Before it answers it may have agreed: whoever enters counts at once."""
@@ -164,10 +166,14 @@ class Replica:
         self._review_in_sync()
 
     def proposal_ended(self, *, is_refused: bool) -> None:
-        """The controller has not agreed, or it is not known whether it has: then whoever was to enter still counts."""
+        """The controller has not agreed, or it is not known whether it has: then whoever was to enter still counts.
+
+        A refusal settles this proposal and no earlier one: that may still be on its way, and be agreed to later.
+        """
         if self._proposed is None:
             return  # the partition has changed meanwhile, and with it everything that was asked for is decided
-        self._in_doubt = () if is_refused else (*self._in_doubt, *self._proposed)
+        if not is_refused:
+            self._in_doubt = tuple(sorted({*self._in_doubt, *self._proposed}))
         self._proposed = None
         self._review_in_sync()
 

@@ -78,6 +78,10 @@ class NodeProcess:
     def is_serving(self) -> bool:
         return self.host.is_up and self.node is not None and not self.host.life.is_suspended
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._asked_to_stop.done()
+
     def ask_to_stop(self) -> None:
         """As SIGTERM."""
         self._universe.trace.note("asked to stop", self.host.life.name)

@@ -115,6 +115,7 @@ class Kind(Enum):
     FORKED = "two replicas hold different records below the high watermark"
     BEHIND = "a replica is in sync and lacks what was committed"
     UNCOUNTED = "a replica is in sync and its leader commits without it"
+    FENCED_LEADER = "a node that is fenced still acts as a leader"
     FENCED_IN_SYNC = "a node that is fenced is in an in-sync set"
     BUG = "code failed in a way that nobody expects"
 

@@ -6,6 +6,7 @@ I8, I10 and I11 of the cluster's invariants:
 - The high watermark never falls while one leads. Another leader may show less for a moment, but whatever was once below
   it (the *true* high watermark) is on the disk of everyone in the in-sync set, the same bytes on each.
 - Everyone in the in-sync set counts for its leader.
+- Nobody who is fenced leads: its lease was over before.
 - Nobody who is fenced is in an in-sync set, but for its last member.
 """
 
@@ -132,6 +133,8 @@ class ReplicaWatch:
                 self._look_at(process, partition)
 
     def _look_at(self, process: NodeProcess, partition: Partition) -> None:
+        if partition.replica.is_leader:
+            self._check_lease(process, partition)
         if partition.replica.is_leader and self._look_at_leader(process.node_id, partition):
             for other in self._nodes:
                 present = other.present if other.host.is_up else None
@@ -172,6 +175,15 @@ class ReplicaWatch:
         if uncounted:
             detail = f"in sync are {state.isr}, and node {node_id} leads with {replica.in_sync}"
             self._report(Kind.UNCOUNTED, partition.name, partition.high_watermark, detail)
+
+    def _check_lease(self, process: NodeProcess, partition: Partition) -> None:
+        """Before the controller fences a node, and others lead, it has stopped by itself: its lease is over."""
+        node = None if self._image is None else self._image.nodes.get(process.node_id)
+        if node is None or not node.is_fenced or process.is_stopping or process.host.life.is_suspended:
+            return
+        if process.present is not None and process.present.broker_epoch == node.broker_epoch:
+            detail = f"node {process.node_id} is fenced and takes writes, in epoch {partition.replica.leader_epoch}"
+            self._report(Kind.FENCED_LEADER, partition.name, partition.high_watermark, detail)
 
     def _check_member(self, process: NodeProcess, partition: Partition) -> None:
         state = self._state_of(partition)

@@ -66,8 +66,17 @@ def test_a_leader_changes_its_in_sync_set_without_a_new_leader_epoch(image):
     assert (after.isr, after.leader, after.leader_epoch, after.partition_epoch) == ((ONE, TWO), ONE, 0, 1)
 
 
-def test_the_same_set_again_changes_nothing(image):
-    assert shrunk(image, ONE, TWO, THREE).records == ()
+def test_a_wish_that_comes_twice_changes_nothing_the_second_time(image):
+    after = with_isr(image, ONE, TWO)
+    assert shrunk(after, ONE, TWO, partition_epoch=0).records == ()
+
+
+def test_a_wish_for_the_same_set_rules_out_all_earlier_ones(image):
+    """A leader that has heard nothing of a wish makes sure that it is not heard any more either."""
+    after = with_isr(image, ONE, TWO, THREE)
+    assert (partition_of(after).isr, partition_of(after).partition_epoch) == ((ONE, TWO, THREE), 1)
+    late = shrunk(after, ONE, TWO, partition_epoch=0)
+    assert late.response[0].result.code == ErrorCode.INVALID_UPDATE_VERSION
 
 
 @pytest.mark.parametrize(

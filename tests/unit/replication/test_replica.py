@@ -309,6 +309,18 @@ def test_who_is_proposed_counts_before_the_controller_has_answered() -> None:
     assert replica.on_flushed(Offset(20)) == 15, "nobody knows whether the controller has agreed"
     replica.propose_in_sync((ME, SECOND))
     replica.proposal_ended(is_refused=True)
+    assert replica.on_flushed(Offset(20)) == 15, "the first proposal may still be on its way"
+    assert wanted(replica, 0, away=(SECOND,)) == (ME,), "asked for once more, so that no earlier proposal counts"
+    assert replica.set_in_sync([ME]) == 20
+
+
+def test_a_proposal_that_is_refused_counts_no_longer() -> None:
+    replica = leader_with(10, ME)
+    fetched(replica, SECOND, 10, now_ms=0)
+    replica.propose_in_sync((ME, SECOND))
+    replica.on_written(Offset(20))
+    assert replica.on_flushed(Offset(20)) == 10
+    replica.proposal_ended(is_refused=True)
     assert replica.on_flushed(Offset(20)) == 20
 
 
