@@ -83,13 +83,15 @@ class ClusterCampaign:
         self.durable: list[SendingClient] = [
             LibrdkafkaLoad("idempotent", *where, settings=quick, **pace),
             HeadraceLoad("headrace", *where, request_timeout_s=ANSWER_MS / 1000, **pace),
-            LibrdkafkaLoad("plain", *where, promise=ACKS_ALL, settings=plain, **pace),
+            LibrdkafkaLoad("plain", *where, promise=ACKS_ALL._replace(keeps_order=False), settings=plain, **pace),
         ]
         self.probe = Probe("probe", *where, answer_ms=ANSWER_MS)
         self.group = CommittingGroup("group", bootstrap, self.history, sorted(TOPICS), self.partitions)
         self.clients: list[Client] = [
             *self.durable,
-            LibrdkafkaLoad("leader-acks", *where, promise=ACKS_LEADER, settings=quick, **pace),
+            LibrdkafkaLoad(
+                "leader-acks", *where, promise=ACKS_LEADER._replace(keeps_order=False), settings=quick, **pace
+            ),
             self.probe,
             Watcher("watcher", bootstrap, self.history, self.partitions),
             *self.group.members,
