@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.faults.campaigns import listed, noted
 from tests.faults.committing_group import CommittingGroup
-from tests.faults.history import ACKS_ALL, ACKS_LEADER, Figures, History, check
+from tests.faults.history import ACKS_ALL, ACKS_LEADER, Figures, History, Outcome, check
 from tests.faults.load import HeadraceLoad, LibrdkafkaLoad, SendingClient, Watcher, create_topics, wait_for_acks
 from tests.faults.log_readers import partition_directories, read_as_client, read_files
 from tests.faults.node_clusters import NodeCluster, Site
@@ -131,10 +131,8 @@ class ClusterCampaign:
         """How many sends with acks=all that begin from now on are acked within this time."""
         begun = self.history.numbers()
         time.sleep(wait_s)
-        sends = list(self.history.sends.values())
-        return sum(
-            send.promise.is_durable and send.offset >= 0 and send.number > begun.get(send.producer, 0) for send in sends
-        )
+        acked = [send for send in list(self.history.sends.values()) if send.outcome is Outcome.OK]
+        return sum(send.promise.is_durable and send.number > begun.get(send.producer, 0) for send in acked)
 
     # ---- the end
 
