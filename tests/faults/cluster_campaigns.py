@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.faults.campaigns import listed, noted
 from tests.faults.committing_group import CommittingGroup
-from tests.faults.history import ACKS_ALL, ACKS_LEADER, Figures, History, check
+from tests.faults.history import ACKS_ALL, ACKS_LEADER, Figures, History, Outcome, check
 from tests.faults.load import HeadraceLoad, LibrdkafkaLoad, SendingClient, Watcher, create_topics, wait_for_acks
 from tests.faults.log_readers import partition_directories, read_as_client, read_files
 from tests.faults.node_clusters import NodeCluster, Site
@@ -83,13 +83,15 @@ class ClusterCampaign:
         self.durable: list[SendingClient] = [
             LibrdkafkaLoad("idempotent", *where, settings=quick, **pace),
             HeadraceLoad("headrace", *where, request_timeout_s=ANSWER_MS / 1000, **pace),
-            LibrdkafkaLoad("plain", *where, promise=ACKS_ALL, settings=plain, **pace),
+            LibrdkafkaLoad("plain", *where, promise=ACKS_ALL._replace(keeps_order=False), settings=plain, **pace),
         ]
         self.probe = Probe("probe", *where, answer_ms=ANSWER_MS)
         self.group = CommittingGroup("group", bootstrap, self.history, sorted(TOPICS), self.partitions)
         self.clients: list[Client] = [
             *self.durable,
-            LibrdkafkaLoad("leader-acks", *where, promise=ACKS_LEADER, settings=quick, **pace),
+            LibrdkafkaLoad(
+                "leader-acks", *where, promise=ACKS_LEADER._replace(keeps_order=False), settings=quick, **pace
+            ),
             self.probe,
             Watcher("watcher", bootstrap, self.history, self.partitions),
             *self.group.members,
@@ -117,11 +119,11 @@ class ClusterCampaign:
         """Let a fault strike under load, see the cluster serve again, and return to health, again and again."""
         for _ in range(rounds):
             time.sleep(self.chance.uniform(0.0, BETWEEN_FAULTS_S))
+            self.cluster.wait_in_sync(self.partitions)  # on a busy machine a node may be missed for a moment
             with fault(self) as began_s:
                 outage_s = self.probe.wait_writable(began_s)
             self.outages_s.setdefault(name, []).append(outage_s)
             print(f"{time.strftime('%H:%M:%S')} {name}: writable again after {outage_s:.2f} s", flush=True)
-            self.cluster.wait_in_sync(self.partitions)
             wait_for_acks([*self.durable, self.probe], 2)
             self.group.wait_for_commits(1)
 
@@ -129,10 +131,8 @@ class ClusterCampaign:
         """How many sends with acks=all that begin from now on are acked within this time."""
         begun = self.history.numbers()
         time.sleep(wait_s)
-        sends = list(self.history.sends.values())
-        return sum(
-            send.promise.is_durable and send.offset >= 0 and send.number > begun.get(send.producer, 0) for send in sends
-        )
+        acked = [send for send in list(self.history.sends.values()) if send.outcome is Outcome.OK]
+        return sum(send.promise.is_durable and send.number > begun.get(send.producer, 0) for send in acked)
 
     # ---- the end
 

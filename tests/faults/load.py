@@ -33,6 +33,7 @@ PAUSE_S = 0.004
 LARGE_EVERY = 50  # now and then a value that fills a good part of a batch
 FOREVER_MS = 600_000  # longer than any outage here, so that a client retries until it knows the outcome
 QUICK_RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
+UNKNOWN_OFFSET = -1
 
 
 class Client(threading.Thread):
@@ -78,8 +79,9 @@ class SendingClient(Client):
         value = b"%s#%d|" % (self.name.encode(), number) + self.chance.randbytes(size // 4).hex().encode() * 2
         return self.history.begin(self.name, self.chance.choice(self.partitions), number, value, self.promise)
 
-    def acked(self, send: Send, offset: int) -> None:
-        send.ok(offset)
+    def acked(self, send: Send, offset: int | None) -> None:
+        """None: the node has it, from an attempt before, and does not know where."""
+        send.ok(UNKNOWN_OFFSET if offset is None else offset)
         self.acked_count += 1
 
 

@@ -55,20 +55,25 @@ class Controller:
                     raise
 
     async def _wait_for_news(self) -> None:
+        began_s = self._clock.monotonic_s()
         try:
             async with asyncio.timeout(LOOK_S):
                 await self._news.wait()
         except TimeoutError:
             pass
         self._news.clear()
+        held_up_s = self._clock.monotonic_s() - began_s - LOOK_S
+        if held_up_s > LOOK_S and self._sessions is not None:
+            # This process stood still, so it could hear nobody. Their heartbeats may lie in its sockets, unread.
+            self._sessions.prolong(int(held_up_s * 1000))
 
     async def _look(self) -> None:
         if not self._is_in_charge():
             return
         assert self._sessions is not None
-        for node_id in self._sessions.lapsed(self._now_ms()):
-            log.warning("node %d is gone, or was not heard for its session; others take over", node_id)
-            await self._fence(node_id)
+        while lapsed := self._sessions.lapsed(self._now_ms()):  # anew each time: to fence one takes a while
+            log.warning("node %d is gone, or was not heard for its session; others take over", lapsed[0])
+            await self._fence(lapsed[0])
             if not self._is_in_charge():
                 return
         await self.members.look()

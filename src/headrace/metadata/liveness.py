@@ -34,6 +34,10 @@ class Sessions:
         if node_id in self._ends_ms:
             self._ends_ms[node_id] = 0
 
+    def prolong(self, more_ms: int) -> None:
+        """Nobody could be heard for so long. Who is known to be gone stays so."""
+        self._ends_ms = {node_id: end_ms + more_ms if end_ms else 0 for node_id, end_ms in self._ends_ms.items()}
+
     def forget(self, node_id: NodeId) -> None:
         self._ends_ms.pop(node_id, None)
 

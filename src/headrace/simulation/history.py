@@ -31,6 +31,9 @@ class Promise(NamedTuple):
     orders_unknown: bool = True
     """Sends of unknown outcome keep their place too. Not so if the producer goes on after it gave one up: an attempt
     that nobody waits for any more may still be on its way."""
+    keeps_order: bool = True
+    """Its sends stand in the log as they were sent. Not so without idempotence if a leader moves: what the old one has
+    not answered yet is sent again, and what comes after it may have gone to the new one meanwhile."""
 
 
 ACKS_ALL_IDEMPOTENT = Promise(is_durable=True, is_idempotent=True)
@@ -66,6 +69,8 @@ class Send:
 
     def is_ordered_at(self, offset: int, *, is_repeat: bool) -> bool:
         """True if what stands there must be in the order in which it was sent. Attempts that were repeated need not."""
+        if not self.promise.keeps_order:
+            return False
         if self.outcome is Outcome.OK:
             return self.promise.is_idempotent or offset == self.offset
         return self.promise.orders_unknown and not is_repeat
