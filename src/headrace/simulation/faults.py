@@ -8,6 +8,7 @@ from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING
 
+from headrace.metadata.elections import partitions_of
 from headrace.metadata.liveness import SESSION_MS
 from headrace.runtime.tasks import TaskScope
 from headrace.simulation.device import Operation, os_error
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 SKEW_MAX_MS = 3_000_000  # the node refuses records from more than an hour ahead, and should not refuse all of them
 KINDS = (0, 1, 1, 2, 2, 3, 3, 4, 5)  # in one run: few show what each does, and all seeds together mix them all
 DEATHS = ("crash", "power cut", "power cut in the middle")  # and one of these: other faults show when a node starts
+LOST_DISK = "lost disk"  # only where it is asked for by name: a run with it has few other faults that matter
+DISK_REPLACED = "disk replaced"  # counts those that were lost in fact
 GAPS_S = (0.5, 3.0, 8.0)  # at most this long from one to the next
 LANES = ("flush", "metadata-flush", "general")
 STEPS_AHEAD = (1, 300)  # of the disk, until a power cut in the middle of something
@@ -66,10 +69,12 @@ class Faults:
                 "halves": self._halve,
                 "cut off from the others": self._cut_off,
             }
+        named_only = {LOST_DISK: self._lose_disk}
         if kinds is None:
             kinds = self._chance.sample(list(every), self._chance.choice(KINDS))
             if kinds:
                 kinds.append(self._chance.choice(DEATHS))
+        every |= named_only
         self._kinds = {name: every[name] for name in every if name in kinds}
 
     async def strike(self, duration_s: float) -> None:
@@ -113,6 +118,27 @@ class Faults:
     async def _cut_power(self, process: NodeProcess) -> None:
         if process.host.is_up:
             process.host.power_cut()
+
+    async def _lose_disk(self, process: NodeProcess) -> None:
+        """One at a time, and only while all others hold everything: what has no other copy may be lost."""
+        if process.host.is_up and self._is_whole():
+            self.happened[DISK_REPLACED] += 1
+            process.host.power_cut()
+            process.host.replace_disk()
+
+    def _is_whole(self) -> bool:
+        """Whether every replica is in sync and every voter is the one that the others know."""
+        present = [process.node for process in self._cluster.nodes if process.is_serving and process.node is not None]
+        leaders = [node for node in present if node.is_controller]
+        if len(present) < len(self._cluster.nodes) or not leaders:
+            return False
+        latest = max(leaders, key=lambda node: node.quorum.raft.term)
+        image, voters = latest.image, latest.quorum.raft.membership.voters
+        disks = {(node.node_id, node.directory) for node in image.nodes.values() if not node.is_fenced}
+        return {tuple(voter) for voter in voters} == disks and all(
+            set(partition.isr) == set(partition.replicas) and len(partition.isr) > 1
+            for _, partition in partitions_of(image)
+        )
 
     async def _cut_power_soon(self, process: NodeProcess) -> None:
         self._arm(process, self._chance.randint(*STEPS_AHEAD), again=self._chance.choice((0, 0, 1, 2)))
