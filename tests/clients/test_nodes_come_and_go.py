@@ -125,6 +125,27 @@ def test_a_lost_disk_is_filled_again_and_votes_again(tmp_path: Path) -> None:
         assert "there is a cluster already" in cluster.log_of(3)
 
 
+def replicas_of(cluster: ClusterProcesses, topic: str) -> set[tuple[int, int]]:
+    """Partition and node of each replica."""
+    return {(index, node_id) for index, (_, nodes, _) in cluster.partitions(topic).items() for node_id in nodes}
+
+
+def test_a_fourth_node_gets_its_share_and_gives_it_back(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, guests=1) as cluster:
+        here(cluster, "topics", "create", "--name", "old", "--partitions", "8", "--replication-factor", "3")
+        before = replicas_of(cluster, "old")
+        cluster.start(4)
+        here(cluster, "topics", "create", "--name", "new", "--partitions", "2", "--replication-factor", "3")
+        assert 4 in {node_id for _, node_id in replicas_of(cluster, "new")}
+        assert replicas_of(cluster, "old") == before
+        assert here(cluster, "cluster", "rebalance", "--wait").code == 0
+        after = replicas_of(cluster, "old")
+        assert {node_id for _, node_id in after - before} == {4}
+        assert 4 <= len(after - before) == len(before - after) <= 6  # a quarter of 24, with what "new" has there
+        assert here(cluster, "cluster", "drain", "--node", "4", "--wait").code == 0
+        assert 4 not in {node_id for _, node_id in replicas_of(cluster, "old") | replicas_of(cluster, "new")}
+
+
 def test_a_node_is_drained_removed_and_may_come_back(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, guests=1) as cluster:
         cluster.start(4)

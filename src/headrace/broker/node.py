@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.appending import AppendStage
 from headrace.broker.assembly import Assembly, Place
+from headrace.broker.belonging import Belonging
 from headrace.broker.coordination import Coordination, new_topic
 from headrace.broker.counters import Counters
 from headrace.broker.damage_care import DamageCare
 from headrace.broker.enrolment import DisplacedNode, Heartbeats
-from headrace.broker.entrance import Entrance
 from headrace.broker.fetching import SessionCache
 from headrace.broker.follower import Followers
 from headrace.broker.following import Following
-from headrace.broker.identity import Origin, check_metadata, load_or_create, store_identity
+from headrace.broker.identity import check_metadata
 from headrace.broker.in_sync_review import InSyncReview
 from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
 from headrace.broker.scrub import Scrub
@@ -29,8 +28,7 @@ from headrace.metadata.image import EMPTY_IMAGE
 from headrace.metadata.node_commands import reserve_producer_ids
 from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
-from headrace.model.names import NodeId, ProducerId, TopicId, topic_id_text, topic_name_problem
-from headrace.raft.membership import Membership, Voter
+from headrace.model.names import NodeId, ProducerId, TopicId, topic_name_problem
 from headrace.runtime.tasks import Breather, TaskScope
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import OPEN_FILES
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from headrace.broker.controller import Controller
-    from headrace.broker.identity import Identity
     from headrace.broker.partition import Partition
     from headrace.broker.quorum import Quorum, Response
     from headrace.metadata.controller import Decision
@@ -101,7 +98,6 @@ class Node:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.is_ready = False
         self.node_id: NodeId
-        self._identity: Identity
         self.configs: NodeConfigs
         self.store: LogStore
         self.assembly: Assembly
@@ -115,7 +111,7 @@ class Node:
         self._listeners = dict(listeners or {})
         self._open_files = open_files
         self._voters = dict(voters or {})
-        self._join = tuple(join)
+        self._belonging = Belonging(world, node_id, self._voters, join)
         self._tasks = TaskScope(self._task_failed)
         self._producer_ids: tuple[int, int] = (0, 0)
         self._reserving: asyncio.Lock = asyncio.Lock()
@@ -140,11 +136,11 @@ class Node:
         self._tasks.start(self.store.run(), "flusher")
         if meet is not None:
             self._place.endpoints = tuple(await meet())
-        await self._enter()
-        check_metadata(self._identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
-        await self.assembly.join(self._identity.cluster_id or topic_id_text(self.new_topic_id()))
-        if not self._identity.cluster_id:
-            await self._remember(self._identity.named(self.image.cluster_id or ""))
+        await self._belonging.enter(self._place, self.quorum, self._tasks)
+        identity = self._belonging.identity
+        check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
+        await self.assembly.join(identity.cluster_id or self._belonging.new_cluster_id())
+        await self._belonging.note_name(self.image.cluster_id or "")
         self._is_following = True
         await self._following.load(self.quorum.deleted_topics)
         self._tasks.start(self._following.run(), "follow the image")
@@ -154,61 +150,31 @@ class Node:
         self._start_chores()
         self.is_ready = True
 
-    async def _enter(self) -> None:
-        """Until it is known what the cluster has agreed on."""
-        entrance = Entrance(self._place, self.quorum, self.world, self._join)
-        found = await entrance.find_cluster(self._identity)
-        if found != self._identity:
-            await self._remember(found)
-        if self._join and self.quorum.has_log:
-            self._tasks.start(entrance.knock(found), "ask the cluster in")
-        await entrance.wait_heard()
-        await self._remember_company()
-
-    async def _remember(self, identity: Identity) -> None:
-        self._identity = identity
-        await self.world.threads.run(lambda: store_identity(self.world.disk, identity))
-
     async def _open(self) -> None:
         """Everything that this node can do by itself."""
         world = self.world
         NodeConfigs.checked(self._asked_node_id or NodeId(1), self._static_configs)  # before the directory is claimed
-        identity = await world.threads.run(
-            lambda: load_or_create(
-                world.disk,
-                self._asked_node_id,
-                topic_id_text(self.new_topic_id()),
-                world.entropy.token(16),
-                self._new_origin,
-            )
-        )
-        self.node_id = identity.node_id
-        self._identity = identity
+        await self._belonging.claim()
+        self.node_id = self._belonging.identity.node_id
         self.configs = NodeConfigs.checked(self.node_id, self._static_configs).known_as(self._identity_configs())
         self.store = LogStore(world, on_flushed=self._flushed, on_recovered=_log_recovery, open_files=self._open_files)
         await self.store.start()
-        found = self.store.log_ids()
-        if METADATA_LOG not in found:
-            check_metadata(identity, None, has_logs=bool(found))
-            if identity.cluster_id and identity.origin is not Origin.ALONE:
-                # What it has promised to the other voters is gone: it must not be taken for the one that promised it.
-                identity = replace(identity, directory=world.entropy.token(16))
-                await self._remember(identity)
+        await self._belonging.look_at_logs(self.store.log_ids())
         settings = node_settings(EMPTY_IMAGE, self.configs)
         self._place = Place(
             self.node_id,
             world.entropy.token(16),
-            identity.directory,
+            self._belonging.identity.directory,
             Heartbeats.of(settings),
             settings.controller_quorum_election_timeout_ms,
-            identity.cluster_id,
+            self._belonging.identity.cluster_id,
             self._rack,
             voters=self._voters,
         )
         metadata = MetadataStore(world, self.store, await self._open_metadata())
         self.assembly = Assembly(
             self._place,
-            self._first_membership(identity, metadata),
+            self._belonging.first_membership(has_log=metadata.log.next_offset > 0),
             world,
             metadata,
             self._committed,
@@ -244,35 +210,9 @@ class Node:
         )
 
     @property
-    def _new_origin(self) -> Origin:
-        """What a new data directory is for."""
-        if self._join:
-            return Origin.JOINED
-        return Origin.TOGETHER if self._voters else Origin.ALONE
-
-    def _first_membership(self, identity: Identity, metadata: MetadataStore) -> Membership:
-        """Who votes as long as the log does not say. Founders have to meet before they count."""
-        has_log = metadata.log.next_offset > 0
-        if identity.origin is Origin.ALONE and (has_log or not self._join):
-            return Membership((Voter(identity.node_id, identity.directory),))
-        if identity.origin is Origin.TOGETHER and has_log:
-            return Membership(tuple(Voter(node_id) for node_id in sorted(self._voters)))
-        return Membership()
-
-    @property
     def founders(self) -> list[NodeId]:
         """With whom this node was told to found a cluster."""
         return sorted(self._voters)
-
-    @property
-    def has_peers(self) -> bool:
-        """Whether other nodes must be able to find this one."""
-        return self._identity.origin is not Origin.ALONE or len(self.quorum.raft.membership.everybody) > 1
-
-    async def _remember_company(self) -> None:
-        """A node that others have joined is no longer the only voter, not even if it should lose its log."""
-        if self._identity.origin is Origin.ALONE and self.has_peers:
-            await self._remember(replace(self._identity, origin=Origin.TOGETHER))
 
     def _identity_configs(self) -> dict[str, str]:
         rack = {} if self._rack is None else {"broker.rack": self._rack}
@@ -330,7 +270,9 @@ class Node:
             self._every(lambda: self.settings.log_retention_check_interval_ms / 1000, self._delete_expired), "retention"
         )
         self._tasks.start(self._every(lambda: TRY_AGAIN_S, self._following.try_again), "partitions without room")
-        self._tasks.start(self._every(lambda: TRY_AGAIN_S, self._remember_company), "company")
+        self._tasks.start(
+            self._every(lambda: TRY_AGAIN_S, lambda: self._belonging.note_company(self.quorum)), "company"
+        )
         self._tasks.start(self._every(lambda: EXPIRE_WAITERS_S, self._expire_waiters), "late acks")
         self._tasks.start(self._every(lambda: EXPIRE_PRODUCERS_S, self._expire_producers), "quiet producers")
         self._tasks.start(

@@ -127,6 +127,11 @@ class Quorum:
         self._store.close()
 
     @property
+    def has_company(self) -> bool:
+        """Whether there are other nodes, or must be: this one alone does not decide."""
+        return self._raft.membership.everybody != (self._me.node_id,)
+
+    @property
     def has_log(self) -> bool:
         """Whether this node has taken part in deciding anything, or was told of it."""
         return self._raft.log.end > 0

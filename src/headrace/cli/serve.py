@@ -126,7 +126,7 @@ class _Meeting:
         options = self._options
         own = options.cluster_listen or options.voters.get(self._node.node_id)
         if own is None:
-            if not self._node.has_peers:
+            if not self._node.quorum.has_company:
                 return []
             raise CannotStart(
                 f"node {self._node.node_id} is part of a cluster: say with --cluster-listen where others find it"

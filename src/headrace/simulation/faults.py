@@ -8,6 +8,7 @@ from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING
 
+from headrace.metadata.elections import partitions_of
 from headrace.metadata.liveness import SESSION_MS
 from headrace.runtime.tasks import TaskScope
 from headrace.simulation.bit_rot import rot
@@ -27,6 +28,9 @@ SKEW_MAX_MS = 3_000_000  # the node refuses records from more than an hour ahead
 PHASE_S = 60.0  # a longer run changes its kinds as often
 KINDS = (0, 1, 1, 2, 2, 3, 3, 4, 5)  # in one run: few show what each does, and all seeds together mix them all
 DEATHS = ("crash", "power cut", "power cut in the middle")  # and one of these: other faults show when a node starts
+BIT_ROT = "bit rot"
+LOST_DISK = "lost disk"
+DISK_REPLACED = "disk replaced"  # counts those that were lost in fact
 GAPS_S = (0.5, 3.0, 8.0)  # at most this long from one to the next
 LANES = ("flush", "metadata-flush", "general")
 STEPS_AHEAD = (1, 300)  # of the disk, until a power cut in the middle of something
@@ -71,8 +75,8 @@ class Faults:
                 "halves": self._halve,
                 "cut off from the others": self._cut_off,
             }
-        if kinds is not None and "bit rot" in kinds:  # with every other fault, the last whole copy could be lost
-            self._every["bit rot"] = self._rot
+        if kinds is not None:  # only by name: with every other fault, the last whole copy could be lost
+            self._every |= {BIT_ROT: self._rot, LOST_DISK: self._lose_disk}
         self._are_kinds_given = kinds is not None
         self._kinds = self._draw() if kinds is None else [name for name in self._every if name in kinds]
 
@@ -130,6 +134,27 @@ class Faults:
     async def _cut_power(self, process: NodeProcess) -> None:
         if process.host.is_up:
             process.host.power_cut()
+
+    async def _lose_disk(self, process: NodeProcess) -> None:
+        """One at a time, and only while all others hold everything: what has no other copy may be lost."""
+        if process.host.is_up and self._is_whole():
+            self.happened[DISK_REPLACED] += 1
+            process.host.power_cut()
+            process.host.replace_disk()
+
+    def _is_whole(self) -> bool:
+        """Whether every replica is in sync and every voter is the one that the others know."""
+        present = [process.node for process in self._cluster.nodes if process.is_serving and process.node is not None]
+        leaders = [node for node in present if node.is_controller]
+        if len(present) < len(self._cluster.nodes) or not leaders:
+            return False
+        latest = max(leaders, key=lambda node: node.quorum.raft.term)
+        image, voters = latest.image, latest.quorum.raft.membership.voters
+        disks = {(node.node_id, node.directory) for node in image.nodes.values() if not node.is_fenced}
+        return {tuple(voter) for voter in voters} == disks and all(
+            set(partition.isr) == set(partition.replicas) and len(partition.isr) > 1
+            for _, partition in partitions_of(image)
+        )
 
     async def _cut_power_soon(self, process: NodeProcess) -> None:
         self._arm(process, self._chance.randint(*STEPS_AHEAD), again=self._chance.choice((0, 0, 1, 2)))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.metadata.image import ClusterImage
     from headrace.model.names import NodeId, Offset
     from headrace.raft.log import Entry, Term
+    from headrace.raft.membership import Replica
     from headrace.raft.messages import Letter
     from headrace.raft.node import RaftNode
     from headrace.simulation.history import History
@@ -47,7 +48,7 @@ class RaftWatch:
         self._standings: dict[NodeId, _Standing] = {}
         self._overheard: dict[NodeId, Quorum] = {}
         self._leaders: dict[Term, NodeId] = {}
-        self._votes: dict[tuple[NodeId, Term], NodeId] = {}
+        self._votes: dict[tuple[Replica, Term], NodeId] = {}
         self._contents: dict[tuple[Offset, Term], _Content] = {}
         self._decided: dict[Offset, Term] = {}
         """By where an entry begins, the term of the one that is decided."""
@@ -90,19 +91,20 @@ class RaftWatch:
         def overheard(letter: Letter) -> None:
             match letter.message:
                 case VoteAnswer(source, term, is_granted=True, is_rehearsal=False):
-                    self._voted(source.node_id, term, letter.target)
+                    self._voted(source, term, letter.target)
                 case RequestVote(source, term, is_rehearsal=False):
-                    self._voted(source.node_id, term, source.node_id)
+                    self._voted(source, term, source.node_id)
                 case _:
                     pass
             send(letter)
 
         quorum._send = overheard
 
-    def _voted(self, node_id: NodeId, term: Term, candidate: NodeId) -> None:
-        first = self._votes.setdefault((node_id, term), candidate)
+    def _voted(self, voter: Replica, term: Term, candidate: NodeId) -> None:
+        """With another disk it is another voter, whose vote must not count; that shows if two lead."""
+        first = self._votes.setdefault((voter, term), candidate)
         if first != candidate:
-            self._report(Kind.TWO_VOTES, f"node {node_id} voted for {first} and for {candidate} in term {term}")
+            self._report(Kind.TWO_VOTES, f"node {voter.node_id} voted for {first} and for {candidate} in term {term}")
 
     def _check_leader(self, node_id: NodeId, term: Term) -> None:
         first = self._leaders.setdefault(term, node_id)
