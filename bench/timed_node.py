@@ -43,6 +43,7 @@ class StageClock:
         self.seen: dict[str, list[float]] = {stage: [] for stage in STAGES}
         self._received_ns = 0
         self._open: dict[Partition, deque[_Batch]] = {}
+        self._committed: list[tuple[_Batch, int]] = []
 
     def received(self) -> None:
         self._received_ns = time.perf_counter_ns()
@@ -56,24 +57,24 @@ class StageClock:
             if batch.flushed_ns == 0 and batch.next_offset <= partition.log.flushed_offset:
                 batch.flushed_ns = time.perf_counter_ns()
 
-    def answered(self, partition: Partition, high_watermark: Offset, committed_ns: int) -> None:
-        waiting = self._open.get(partition)
-        now_ns = time.perf_counter_ns()
+    def committed(self, partition: Partition, high_watermark: Offset) -> None:
+        waiting, now_ns = self._open.get(partition), time.perf_counter_ns()
         while waiting and waiting[0].next_offset <= high_watermark:
-            batch = waiting.popleft()
+            self._committed.append((waiting.popleft(), now_ns))
+
+    def answered(self) -> None:
+        now_ns = time.perf_counter_ns()
+        for batch, committed_ns in self._committed:
             flushed_ns = batch.flushed_ns or committed_ns
             ends = (batch.received_ns, batch.appended_ns, flushed_ns, committed_ns, now_ns)
             for stage, begin_ns, end_ns in zip(STAGES, ends, ends[1:], strict=False):
                 self.seen[stage].append((end_ns - begin_ns) / 1e3)
+        self._committed.clear()
 
 
 def wrap(clock: StageClock) -> None:
-    receive, commit, flush, advance = (
-        Connection.received,
-        Partition.commit_staged,
-        Partition.flushed,
-        Partition._advance,
-    )
+    receive, send = Connection.received, Connection._send_together
+    commit, flush, advance = Partition.commit_staged, Partition.flushed, Partition._advance
 
     def received(self: Connection, count: int) -> None:
         clock.received()
@@ -89,12 +90,15 @@ def wrap(clock: StageClock) -> None:
         flush(self)
 
     def advanced(self: Partition, high_watermark: Offset) -> None:
-        committed_ns = time.perf_counter_ns()
+        clock.committed(self, high_watermark)
         advance(self, high_watermark)
-        clock.answered(self, high_watermark, committed_ns)
+
+    def send_together(self: Connection) -> None:
+        send(self)
+        clock.answered()
 
     wrapped: dict[Any, dict[str, Any]] = {
-        Connection: {"received": received},
+        Connection: {"received": received, "_send_together": send_together},
         Partition: {"commit_staged": commit_staged, "flushed": flushed, "_advance": advanced},
     }
     for owner, methods in wrapped.items():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SEED_BREAKDOWN_MS = {"network": 4, "append": 1, "flush": None, "replicate": 5, "answer": 0}
 """Of seed 004: 2 ms there and 2 ms back, 1 ms to append, 5 ms to replicate, nothing to commit."""
-BATCH_100KB = {"records": 100, "record_bytes": 1024}
+BATCH_1MB = {"records": 1000, "record_bytes": 1024}
 PARTITIONS, TOPICS = 4000, 4
 IDLE_S = 10.0
 SETTLE_S = 5.0
@@ -117,7 +117,7 @@ def _produce_everywhere(cluster: Cluster, megabytes: int) -> float:
             producers.enter_context(
                 running(
                     "produce_load",
-                    **BATCH_100KB,
+                    **BATCH_1MB,
                     port=cluster.nodes[state.leader].port,
                     topic=TOPIC,
                     partitions=index,

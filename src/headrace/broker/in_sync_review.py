@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REVIEW_S: Final = 0.2  # how long a follower that has caught up waits to be in sync again
+ROUND_EVERY: Final = 5  # reviews: where everybody is in sync, only somebody who is slow can change that
 REFUSALS: Final = {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST}
 """What the controller says if it has heard us, and has not agreed."""
 
@@ -34,25 +35,32 @@ REFUSALS: Final = {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST}
 class InSyncReview:
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._short: list[Partition] = []
+        """Led here, with replicas that are not in sync, as of the last round through all partitions."""
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(REVIEW_S)
-            wishes = self._wishes()
-            if wishes:
-                await self._ask_for(wishes)
+            for number in range(ROUND_EVERY):
+                await asyncio.sleep(REVIEW_S)
+                if number == 0:
+                    led = self._led_with_others()
+                    self._short = [it for it in led if len(it.replica.in_sync) < len(it.replica.replicas)]
+                wishes = self._wishes(led if number == 0 else self._short)
+                if wishes:
+                    await self._ask_for(wishes)
 
-    def _wishes(self) -> list[tuple[Partition, tuple[NodeId, ...]]]:
+    def _led_with_others(self) -> list[Partition]:
+        return [it for it in self._node.topics.partitions() if it.replica.is_leader and len(it.replica.replicas) > 1]
+
+    def _wishes(self, partitions: Sequence[Partition]) -> list[tuple[Partition, tuple[NodeId, ...]]]:
         node = self._node
         now_ms = int(node.world.clock.monotonic_s() * 1000)
         heard_ms, image, lag_max_ms = node.followers_heard_ms, node.image, node.settings.replica_lag_time_max_ms
         wishes = []
-        for partition in node.topics.partitions():
-            replica = partition.replica
-            if replica.is_leader and len(replica.replicas) > 1:
-                wanted = replica.wanted_in_sync(now_ms, lag_max_ms, heard_ms, image.is_here)
-                if wanted is not None:
-                    wishes.append((partition, wanted))
+        for partition in partitions:
+            wanted = partition.replica.wanted_in_sync(now_ms, lag_max_ms, heard_ms, image.is_here)
+            if wanted is not None:
+                wishes.append((partition, wanted))
         return wishes
 
     async def _ask_for(self, wishes: Sequence[tuple[Partition, tuple[NodeId, ...]]]) -> None:
