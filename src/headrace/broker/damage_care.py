@@ -67,7 +67,8 @@ class DamageCare:
 
     def met(self, partition: Partition, offset: int) -> None:
         """A reader met bytes that make no sense, at this offset if it is known. A scrub tells what is damaged."""
-        self._node.scrub.begin(partition.name.topic, partition.index, offset)
+        if partition.log_id not in self._damaged:
+            self._node.scrub.begin(partition.name.topic, partition.index, offset)
 
     def bad_fetch(self, partition: Partition, leader: NodeId) -> None:
         """As a follower: what the leader sent is damaged. If it is so again, it is the leader's file, not the way."""

@@ -19,15 +19,16 @@ from headrace.storage.segment import NO_SPACE
 from headrace.storage.segment_check import SegmentCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from headrace.broker.counters import Counters
     from headrace.broker.partition import Partition
     from headrace.broker.topics import TopicTable
     from headrace.metadata.settings import NodeSettings
-    from headrace.model.names import TopicPartition
+    from headrace.model.names import LogId, TopicPartition
     from headrace.runtime.world import World
     from headrace.storage.damage import DamagedRange
+    from headrace.storage.scrub_marks import ScrubMark
     from headrace.storage.segment_check import SegmentSpan
 
 LANE: Final = "scrub"
@@ -64,7 +65,7 @@ class Scrub:
         self._on_damage = on_damage
         self._marks = ScrubMarks()
         self._saved_s = world.clock.monotonic_s()
-        self._saved = b""
+        self._saved: Mapping[LogId, ScrubMark] = {}
         self._asked: deque[tuple[Partition, SegmentSpan]] = deque()
         self._news = asyncio.Event()
 
@@ -83,12 +84,12 @@ class Scrub:
         if not settings.scrub_max_bytes_per_second:
             return []
         breather = Breather(self._world.clock)
-        by_id = {}
+        by_id, closed_ends = {}, {}
         for partition in list(self._topics.partitions()):
             by_id[partition.log_id] = partition
+            closed_ends[partition.log_id] = partition.log.closed_end
             await breather.breathe()
         self._marks.keep_only(by_id)
-        closed_ends = {log_id: partition.log.segments[-1].base_offset for log_id, partition in by_id.items()}
         due = self._marks.due(closed_ends, self._world.clock.wall_ms(), settings.scrub_interval_ms)
         return [by_id[log_id] for log_id in due]
 
@@ -106,14 +107,14 @@ class Scrub:
 
     async def _save(self) -> None:
         self._saved_s = self._world.clock.monotonic_s()
-        content = checkpoints.encode_scrubs(self._marks.marks)
-        if content != self._saved:
-            await self._world.threads.run(partial(self._write, content))
-            self._saved = content
+        marks = dict(self._marks.marks)
+        if marks != self._saved:
+            await self._world.threads.run(partial(self._write, marks))
+            self._saved = marks
 
-    def _write(self, content: bytes) -> None:
+    def _write(self, marks: Mapping[LogId, ScrubMark]) -> None:
         try:
-            self._world.disk.replace_file(checkpoints.SCRUBS, content)
+            self._world.disk.replace_file(checkpoints.SCRUBS, checkpoints.encode_scrubs(marks))
         except OSError as error:
             if error.errno not in NO_SPACE:  # a full disk only means that some of it is done again
                 raise
@@ -158,7 +159,8 @@ class Scrub:
         if not damaged:
             return True
         if not is_throttled:
-            self.progress.damaged += [(partition.name, found) for found in damaged]
+            told = [(partition.name, found) for found in damaged]
+            self.progress.damaged += [it for it in told if it not in self.progress.damaged]
         self._on_damage(partition, damaged)
         return False
 

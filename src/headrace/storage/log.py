@@ -133,6 +133,11 @@ class PartitionLog:
             if segment.size and (end_offset := chain.end_of(number, self.next_offset)) > from_offset
         ]
 
+    @property
+    def closed_end(self) -> int:
+        """Where the closed segments end (exclusive), and the one that is written to begins."""
+        return self._chain.active.base_offset if len(self._chain.segments) > 1 else 0
+
     def has(self, span: SegmentSpan) -> bool:
         """Whether the segment is still there, and not in another form."""
         segment = self._chain.segments[self._chain.number_of(span.base_offset)]

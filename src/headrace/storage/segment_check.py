@@ -53,6 +53,8 @@ class SegmentCheck:
             if before == 0 and self._span.is_synced:
                 file.forget_cached()  # what memory shows says nothing about the device
             self._read_on(file, min(before + max_bytes, self._span.size))
+            if self.position >= self._span.size and self._span.is_synced:
+                file.forget_cached()  # memory is for those who read because they need it
         except OSError as error:
             self._note(self.position, self._span.end_offset, f"the disk cannot read it: {error}")
             self.position = self._span.size
