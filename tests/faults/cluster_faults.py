@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from tests.faults.cluster_campaigns import ClusterCampaign
     from tests.faults.node_process import NodeProcess
@@ -19,16 +20,12 @@ FREEZE_S = (1.0, 3.5)  # around the two seconds of a session
 # ---- SIGKILL
 
 
-@contextmanager
-def leader_killed(campaign: ClusterCampaign) -> Iterator[float]:
-    with _killed(campaign.any_leader()) as began_s:
-        yield began_s
+def leader_killed(campaign: ClusterCampaign) -> AbstractContextManager[float]:
+    return _killed(campaign.any_leader())
 
 
-@contextmanager
-def controller_killed(campaign: ClusterCampaign) -> Iterator[float]:
-    with _killed(campaign.controller()) as began_s:
-        yield began_s
+def controller_killed(campaign: ClusterCampaign) -> AbstractContextManager[float]:
+    return _killed(campaign.controller())
 
 
 @contextmanager
@@ -57,16 +54,12 @@ def two_of_three_killed(campaign: ClusterCampaign) -> Iterator[float]:
 # ---- SIGSTOP
 
 
-@contextmanager
-def leader_frozen(campaign: ClusterCampaign) -> Iterator[float]:
-    with _frozen(campaign, campaign.any_leader()) as began_s:
-        yield began_s
+def leader_frozen(campaign: ClusterCampaign) -> AbstractContextManager[float]:
+    return _frozen(campaign, campaign.any_leader())
 
 
-@contextmanager
-def controller_frozen(campaign: ClusterCampaign) -> Iterator[float]:
-    with _frozen(campaign, campaign.controller()) as began_s:
-        yield began_s
+def controller_frozen(campaign: ClusterCampaign) -> AbstractContextManager[float]:
+    return _frozen(campaign, campaign.controller())
 
 
 @contextmanager
