@@ -8,7 +8,7 @@ from headrace.simulation.faults import DISK_REPLACED, LOST_DISK
 from headrace.simulation.scenario import run_scenario
 
 NODES = 3
-SEEDS = 2
+SEEDS = 1
 SEEDS_LONG = 200
 
 
