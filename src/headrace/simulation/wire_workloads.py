@@ -40,6 +40,7 @@ LAST_WORDS_S = 10.0  # how long a producer still waits for answers once the stag
 _PERHAPS_WRITTEN = {
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # also from a leader that has written it, and waited when another took over
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
