@@ -13,7 +13,6 @@ import pytest
 from headrace.broker.assembly import Assembly
 from headrace.broker.partition import Partition
 from headrace.metadata import elections, node_commands
-from headrace.model.names import NO_OFFSET
 from headrace.replication.in_sync import Followers
 from headrace.replication.replica import _UNBOUNDED, Replica
 from headrace.simulation.history import Kind
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import PartitionChanged
-    from headrace.model.names import NodeId, Offset
+    from headrace.model.names import NodeId
 
 NODES = 3
 SEEDS_MAX = 12
@@ -77,18 +76,6 @@ def lead_on_in_the_last_lifes_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Assembly, "_registration_applied", at_once)
 
 
-def let_in_who_has_what_a_new_leader_knows_to_be_safe(patch: pytest.MonkeyPatch) -> None:
-    """Was there: a new leader's high watermark begins low, and to have reached it says nothing."""
-    honest = Replica.become_leader
-
-    def become_leader(replica: Replica, *arguments: Any) -> Offset:
-        high_watermark = honest(replica, *arguments)
-        replica._epoch_start = NO_OFFSET
-        return high_watermark
-
-    patch.setattr(Replica, "become_leader", become_leader)
-
-
 def delete_records_on_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
     """Was there: the next leader still had what was confirmed to be deleted."""
 
@@ -111,7 +98,6 @@ CASES = [
     Case(elect_anybody, ("crash", "cut off from the others"), LOSS),
     Case(keep_the_absent_in_sync, ("crash", "power cut"), {Kind.FENCED_IN_SYNC, Kind.STUCK, *LOSS}),
     Case(lead_on_in_the_last_lifes_epoch, ("crash",), {Kind.WATERMARK_FELL, Kind.TWO_LEADERS, *LOSS}),
-    Case(let_in_who_has_what_a_new_leader_knows_to_be_safe, ("crash of several", "power cut", "slow disk"), LOSS),
     Case(
         delete_records_on_the_leader_alone,
         ("crash of the controller", "crash"),
