@@ -15,7 +15,7 @@ from headrace.broker.metadata_entries import batch_of
 from headrace.broker.metadata_store import MetadataStore
 from headrace.broker.partition import Partition
 from headrace.metadata import elections, node_commands
-from headrace.model.names import NO_OFFSET, Offset
+from headrace.model.names import Offset
 from headrace.replication.in_sync import Followers
 from headrace.replication.replica import _UNBOUNDED, Replica
 from headrace.simulation.history import Kind
@@ -81,18 +81,6 @@ def lead_on_in_the_last_lifes_epoch(patch: pytest.MonkeyPatch) -> None:
     async def at_once(_: Assembly) -> None: ...
 
     patch.setattr(Assembly, "_registration_applied", at_once)
-
-
-def let_in_who_has_what_a_new_leader_knows_to_be_safe(patch: pytest.MonkeyPatch) -> None:
-    """Was there: a new leader's high watermark begins low, and to have reached it says nothing."""
-    honest = Replica.become_leader
-
-    def become_leader(replica: Replica, *arguments: Any) -> Offset:
-        high_watermark = honest(replica, *arguments)
-        replica._epoch_start = NO_OFFSET
-        return high_watermark
-
-    patch.setattr(Replica, "become_leader", become_leader)
 
 
 def delete_records_on_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
@@ -163,7 +151,6 @@ CASES = [
     Case(elect_anybody, ("crash", "cut off from the others"), LOSS),
     Case(keep_the_absent_in_sync, ("crash", "power cut"), {Kind.FENCED_IN_SYNC, Kind.STUCK, *LOSS}),
     Case(lead_on_in_the_last_lifes_epoch, ("crash",), {Kind.WATERMARK_FELL, Kind.TWO_LEADERS, *LOSS}),
-    Case(let_in_who_has_what_a_new_leader_knows_to_be_safe, ("crash of several", "power cut", "slow disk"), LOSS),
     Case(
         delete_records_on_the_leader_alone,
         ("crash of the controller", "crash"),

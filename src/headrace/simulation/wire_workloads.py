@@ -41,6 +41,7 @@ _PERHAPS_WRITTEN = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,  # said too by one that led and wrote it; the next leader may have it
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # also from a leader that has written it, and waited when another took over
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
