@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.broker.fetching import FetchSession, Reader, Wanted
-from headrace.broker.partition import new_batches
+from headrace.broker.partition import Expected, new_batches
 from headrace.broker.topics import ServedTopic, TopicTable
 from headrace.model.errors import ErrorCode
 from headrace.model.names import Epoch, NodeId, Offset
@@ -60,7 +60,8 @@ def test_it_is_told_to_begin_with_a_whole_batch_and_gets_that(small: SmallPartit
     assert answer.records is not None
     encoded = memoryview(answer.records.file.read(answer.records.position, answer.records.size))
     answer.records.release()
-    _, headers = new_batches(encoded, 2)
+    epoch = small.partition.replica.leader_epoch
+    _, headers = new_batches(encoded, Expected(2, epoch, epoch, may_have_gaps=False))
     assert [header.base_offset for header in headers] == [2, 6]
-    with pytest.raises(CorruptBatch, match="begins before our log's end"):
-        new_batches(encoded, DELETED_BEFORE)
+    with pytest.raises(CorruptBatch, match="has offset 2, expected 4"):
+        new_batches(encoded, Expected(DELETED_BEFORE, epoch, epoch, may_have_gaps=False))
