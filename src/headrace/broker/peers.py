@@ -70,8 +70,10 @@ class Peers:
         self._postmen: dict[NodeId, _Postman] = {}
         self._doubted_s: dict[NodeId, float] = {}
         self._tasks = TaskScope(on_failure)
+        self._is_closed = False
 
     async def close(self) -> None:
+        self._is_closed = True
         await self._tasks.close()
         for connection in self._connections.values():
             connection.close()
@@ -132,6 +134,8 @@ class Peers:
         return opened
 
     def _broken(self, node_id: NodeId) -> None:
+        if self._is_closed:
+            return  # whoever leaves does not mind who else does
         self._doubted_s[node_id] = self._world.clock.monotonic_s()
         self._tasks.start(self._look_whether_it_lives(node_id), f"look for node {node_id}")
 
