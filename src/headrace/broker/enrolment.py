@@ -158,10 +158,15 @@ class Enrolment:
         while True:
             end_ms = self._lease.end_ms
             now_ms = self._now_ms()
-            if end_ms is not None and now_ms >= end_ms:
+            if end_ms is not None and now_ms >= end_ms and not self._is_alone:
                 self._say_leased(False)
             left_ms = self._place.timing.session_ms if end_ms is None else end_ms - now_ms
             await asyncio.sleep(max(left_ms, 10) / 1000)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Nobody else could lead: a node that was held up need not stop for fear of it."""
+        return self._quorum.raft.membership.everybody == (self._place.node_id,)
 
     async def leave(self) -> None:
         """A clean stop: others decide and lead first, then this node is fenced. Tries until somebody has heard it."""
@@ -216,7 +221,7 @@ class Enrolment:
             return False
         if is_served:
             self._lease.renewed(sent_ms)
-        self._say_leased(is_served and self._lease.is_valid(self._now_ms()))
+        self._say_leased(is_served and (self._is_alone or self._lease.is_valid(self._now_ms())))
         return is_served
 
     async def _say_here(self, *, wants_fence: bool) -> bool:
