@@ -170,7 +170,7 @@ class Partition:
         """Check a client's batch and stage it for this turn's write. Raises Refusal; then nothing has changed."""
         replica = self.replica
         if acks == ACKS_ALL or not replica.is_leader:
-            replica.check_write(acks)
+            self._check_write(batch, acks)
         size = len(batch)
         if size < HEADER_SIZE:
             raise too_short(size)
@@ -200,6 +200,14 @@ class Partition:
         if acks == ACKS_ALL:
             write.is_urgent = True
         return Admitted(self, write, base_offset, next_offset, append_time_ms)
+
+    def _check_write(self, batch: memoryview, acks: int) -> None:
+        try:
+            self.replica.check_write(acks)
+        except Refusal as refusal:
+            if len(batch) >= HEADER_SIZE:
+                self._staged_producers.note_refused(read_header(batch), refusal)
+            raise
 
     def _check_times(self, base_ms: int, max_ms: int) -> None:
         """Refuse times that are too far from ours. The clock is read only if a batch could be too far ahead."""
@@ -258,6 +266,8 @@ class Partition:
         except Refusal as refusal:
             write.refusal = refusal
             self._stage.refused(refusal)
+            for header in write.headers:
+                self._staged_producers.note_refused(header, refusal)
             return 0
         self._advance(self.replica.on_written(Offset(log.next_offset)))
         self._flusher.want(log, is_urgent=write.is_urgent or bool(self._listeners))
@@ -567,6 +577,7 @@ class Partition:
     ) -> None:
         self.partition_epoch = partition_epoch
         self._staged_producers.claims.clear()
+        self._staged_producers.forget_refused()
         now_ms = int(self._clock.monotonic_s() * 1000)
         self._advance(self.replica.become_leader(epoch, in_sync, replicas, now_ms))
 
