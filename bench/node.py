@@ -34,28 +34,31 @@ class Node:
 
     def __init__(self, workspace: Path, *, cold: bool = False) -> None:
         self.home = workspace / f"node-{time.monotonic_ns()}"
-        self.port, self.http_port = _free_ports(2)
+        self.port, self.http_port = free_ports(2)
         self._cold = cold
 
     def __enter__(self) -> Self:
         self.home.mkdir()
+        self.start()
+        if not self._cold:
+            try:
+                self.wait_ready()
+            except BaseException:
+                self._stop()
+                raise
+        return self
+
+    def start(self) -> None:
         # Its own session: Ctrl-C reaches the driver alone, which then stops the node in its own order.
         with (self.home / "stdout").open("wb") as stdout, (self.home / "stderr").open("wb") as stderr:
             self._started = subprocess.Popen(
-                self._command(),
+                self.command(),
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
                 env=self._environment(),
                 start_new_session=True,
             )
-        if not self._cold:
-            try:
-                self._wait_ready()
-            except BaseException:
-                self._stop()
-                raise
-        return self
 
     def _environment(self) -> dict[str, str]:
         """With the modules that `Stage.compile_modules` compiled, as after `pip install`."""
@@ -67,7 +70,7 @@ class Node:
     ) -> None:
         self._stop()
 
-    def _command(self) -> list[str]:
+    def command(self) -> list[str]:
         return [
             *(sys.executable, "-m", "headrace", "serve"),
             *("--data-dir", str(self.home / "data")),
@@ -75,7 +78,7 @@ class Node:
             *("--http", f"127.0.0.1:{self.http_port}"),
         ]
 
-    def _wait_ready(self) -> None:
+    def wait_ready(self) -> None:
         """The node prints one line when it is ready."""
         deadline = time.monotonic() + READY_S_MAX
         while b"\n" not in (self.home / "stdout").read_bytes():
@@ -89,7 +92,7 @@ class Node:
         return (self.home / "stderr").read_text(errors="replace")[-2000:]
 
     def _stop(self) -> None:
-        if not self.is_alive():
+        if self._started.poll():
             print(f"the node had ended with status {self._started.returncode}:\n{self._last_words()}", file=sys.stderr)
         self._started.send_signal(signal.SIGTERM)
         try:
@@ -100,6 +103,15 @@ class Node:
             self._started.wait()
         finally:
             shutil.rmtree(self.home, ignore_errors=True)
+
+    def kill(self) -> None:
+        """As a crash does it. It can be started again."""
+        self._started.kill()
+        self._started.wait()
+
+    def ask_to_stop(self) -> None:
+        """`with` waits for it on its way out."""
+        self._started.send_signal(signal.SIGTERM)
 
     def is_alive(self) -> bool:
         return self._started.poll() is None
@@ -127,7 +139,7 @@ class Node:
             return str(answer.read(), "utf-8")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Free a moment ago; taken together so that they differ."""
     sockets = [socket.socket() for _ in range(count)]
     try:
@@ -137,3 +149,19 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def longest_lag_s(before: str, after: str) -> float | None:
+    """The node's own count: its gauge of the maximum or, failing that, the highest bucket that grew meanwhile."""
+    gauge = re.search(r"^headrace_loop_lag_seconds_max(?:\{.*\})? (\S+)", after, re.MULTILINE)
+    if gauge is not None:
+        return float(gauge[1])
+    grown = {bound: count - _buckets(before).get(bound, 0.0) for bound, count in _buckets(after).items()}
+    if not grown:
+        return None
+    return min(bound for bound, count in grown.items() if count == max(grown.values()))
+
+
+def _buckets(metrics: str) -> dict[float, float]:
+    pattern = r'^headrace_loop_lag_seconds_bucket\{.*?le="([^"]+)".*?\} (\S+)'
+    return {float(bound): float(count) for bound, count in re.findall(pattern, metrics, re.MULTILINE)}

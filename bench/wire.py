@@ -1,22 +1,29 @@
-"""The two requests that the driver itself sends. By hand, so that no client's timers are in a measure."""
+"""The few requests that the driver itself sends. By hand, so that no client's timers are in a measure."""
 
 from __future__ import annotations
 
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
 from bench.programs import BenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 ANSWER_S_MAX = 60.0  # a topic of a thousand partitions is a thousand directories, each synced
 CONNECT_EVERY_S = 0.001  # a cold start is measured by this grain
-CREATE_TOPICS, PRODUCE = (19, 2), (0, 7)
+CREATE_TOPICS, METADATA, PRODUCE = (19, 2), (3, 1), (0, 7)
+
+
+class PartitionState(NamedTuple):
+    leader: int
+    """A node's id; -1 if nobody leads."""
+    in_sync: int
+    """How many replicas are."""
 
 
 def connect(port: int, *, within_s: float, is_alive: Callable[[], bool] = lambda: True) -> socket.socket:
@@ -34,14 +41,41 @@ def connect(port: int, *, within_s: float, is_alive: Callable[[], bool] = lambda
             return connection
 
 
-def create_topic(connection: socket.socket, topic: str, partitions: int) -> None:
-    body = struct.pack(">i", 1) + _string(topic) + struct.pack(">ihii", partitions, 1, 0, 0)
+def create_topic(
+    connection: socket.socket,
+    topic: str,
+    partitions: int,
+    *,
+    replicas: int = 1,
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    body = struct.pack(">i", 1) + _string(topic) + struct.pack(">ihii", partitions, replicas, 0, len(configs or {}))
+    for name, value in (configs or {}).items():
+        body += _string(name) + _string(value)
     body += struct.pack(">ib", int(ANSWER_S_MAX * 1000), 0)
     answer = _ask(connection, CREATE_TOPICS, body)
     # after the throttle time and one topic's name
     (error,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(topic))
     if error:
         raise BenchError(f"creating {topic} with {partitions} partitions: error {error}")
+
+
+def partitions_of(connection: socket.socket, topic: str) -> list[PartitionState]:
+    answer = memoryview(_ask(connection, METADATA, struct.pack(">i", 1) + _string(topic)))
+    (brokers,), place = struct.unpack_from(">i", answer), 4
+    for _ in range(brokers):
+        place = _after_string(answer, place + 4)  # id, host
+        place = _after_string(answer, place + 4)  # port, rack
+    place = _after_string(answer, place + 4 + 4 + 2)  # controller, number of topics, error, name
+    (count,), place = struct.unpack_from(">i", answer, place + 1), place + 5  # whether it is internal
+    found = {}
+    for _ in range(count):
+        _, index, leader, replicas = struct.unpack_from(">hiii", answer, place)
+        place += 14 + 4 * replicas
+        (in_sync,) = struct.unpack_from(">i", answer, place)
+        place += 4 + 4 * in_sync
+        found[index] = PartitionState(leader, in_sync)
+    return [found[index] for index in sorted(found)]
 
 
 def produce_one(connection: socket.socket, topic: str, value: bytes) -> None:
@@ -75,6 +109,11 @@ def _receive(connection: socket.socket, count: int) -> bytes:
 
 def _string(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
+
+
+def _after_string(answer: memoryview, place: int) -> int:
+    (size,) = struct.unpack_from(">h", answer, place)
+    return place + 2 + max(0, size)
 
 
 def _varint(value: int) -> bytes:

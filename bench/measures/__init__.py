@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.measures import arrow_decoding, clients, exporting, footprint, latency, spark_reading, throughput
+from bench.measures import (
+    arrow_decoding,
+    clients,
+    exporting,
+    footprint,
+    latency,
+    replication,
+    spark_reading,
+    throughput,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +39,10 @@ MEASURES = (
     Measure("acks", "time to the ack at 1,000 messages/s, acks=1 and acks=all", latency.acks),
     Measure("group-commit", "acks=all over 1, 100 and 1,000 active partitions", latency.group_commit),
     Measure("stalls", "the longest turn of the event loop under full load", latency.stalls),
+    Measure("cluster-acks", "acks=all on three nodes at 1,000 messages/s, and where the time goes", replication.acks),
+    Measure("cluster-throughput", "acks=all on three nodes, 1 KiB messages", replication.throughput),
+    Measure("cluster-idle", "three nodes with 4,000 partitions of three replicas, and nothing to do", replication.idle),
+    Measure("failover", "a leader is killed: until its partition takes writes again", replication.failover),
     Measure("librdkafka", "the node's cost when confluent-kafka produces and consumes", clients.librdkafka),
     Measure(
         "spark-source",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 
+from bench.node import longest_lag_s
 from bench.programs import finish, running
 from bench.report import Line, Outcome, at_most
 from bench.stage import BATCH_1MB, TOPIC, load, median_of
@@ -86,7 +86,7 @@ def stalls(stage: Stage) -> Outcome:
         ):
             parts = {"large": large, "tiny": tiny, "reader": reader, "quiet": quiet}
             taken: dict[str, Any] = {name: finish(started) for name, started in parts.items()}
-        taken["loop_lag_s"] = _longest_lag_s(before, _metrics(node))
+        taken["loop_lag_s"] = longest_lag_s(before, _metrics(node))
     outcome.rounds.append(taken)
     lag_s = taken["loop_lag_s"]
     outcome.lines = [
@@ -107,19 +107,3 @@ def _metrics(node: Node) -> str:
         return node.metrics()
     except URLError:
         return ""
-
-
-def _longest_lag_s(before: str, after: str) -> float | None:
-    """The node's own count: its gauge of the maximum or, failing that, the highest bucket that grew meanwhile."""
-    gauge = re.search(r"^headrace_loop_lag_seconds_max(?:\{.*\})? (\S+)", after, re.MULTILINE)
-    if gauge is not None:
-        return float(gauge[1])
-    grown = {bound: count - _buckets(before).get(bound, 0.0) for bound, count in _buckets(after).items()}
-    if not grown:
-        return None
-    return min(bound for bound, count in grown.items() if count == max(grown.values()))
-
-
-def _buckets(metrics: str) -> dict[float, float]:
-    pattern = r'^headrace_loop_lag_seconds_bucket\{.*?le="([^"]+)".*?\} (\S+)'
-    return {float(bound): float(count) for bound, count in re.findall(pattern, metrics, re.MULTILINE)}

@@ -38,6 +38,7 @@ from headrace.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.clients.cluster_requests import cluster_request_of
 from tests.clients.coordinated_requests import group_request_of, offsets_request_of, transaction_request_of
 from tests.clients.nodes import new_name
 from tests.clients.raw_connection import PLENTY, Closed, RawConnection, batch_of
@@ -105,6 +106,7 @@ def request_of(key: ApiKey, version: int, topic: str, topic_id: TopicId) -> Mess
                 group_request_of(key, version, topic)
                 or offsets_request_of(key, version, topics)
                 or transaction_request_of(key, version, topics)
+                or cluster_request_of(key, version, topic, MISSING)
                 or config_or_cluster_request_of(key, version, topic)
             )
 
@@ -170,6 +172,8 @@ FIRST_ERRORS = {
     ApiKey.TXN_OFFSET_COMMIT: {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.END_TXN: {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.DESCRIBE_TRANSACTIONS: {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND},
+    ApiKey.UNREGISTER_BROKER: {ErrorCode.BROKER_ID_NOT_REGISTERED},
+    ApiKey.DRAIN_NODE: {ErrorCode.BROKER_ID_NOT_REGISTERED},
 }
 
 NAMES_A_MISSING_TOPIC = {
@@ -189,6 +193,9 @@ NAMES_A_MISSING_TOPIC = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.DESCRIBE_PRODUCERS,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_QUORUM,
 }
 
 

@@ -74,15 +74,15 @@ class Campaign:
         self.churn.check()
         as_client: dict[Partition, Reading] = {}
         violations, figures = check(
-            self.history, _noted(read_as_client(self.node.bootstrap, self.partitions), as_client)
+            self.history, noted(read_as_client(self.node.bootstrap, self.partitions), as_client)
         )
-        assert not violations, _listed(violations)
+        assert not violations, listed(violations)
         directories = partition_directories(self.node.bootstrap, self.node.data_dir, self.partitions)
         assert self.node.stop() == 0
         starts = {partition: reading.start_offset for partition, reading in as_client.items()}
         on_disk: dict[Partition, Reading] = {}
-        violations, _ = check(self.history, _noted(read_files(directories, starts), on_disk))
-        assert not violations, _listed(violations)
+        violations, _ = check(self.history, noted(read_files(directories, starts), on_disk))
+        assert not violations, listed(violations)
         for partition, reading in as_client.items():
             assert on_disk[partition].end_offset == reading.end_offset, f"{partition}: files and clients differ"
         errors = [error for client in self.patient for error in client.errors]
@@ -90,11 +90,11 @@ class Campaign:
         return figures
 
 
-def _noted(readings: Iterable[Reading], notes: dict[Partition, Reading]) -> Iterator[Reading]:
+def noted(readings: Iterable[Reading], notes: dict[Partition, Reading]) -> Iterator[Reading]:
     for reading in readings:
         notes[reading.partition] = reading
         yield reading
 
 
-def _listed(violations: list[Violation]) -> str:
+def listed(violations: list[Violation]) -> str:
     return f"{len(violations)} violations:\n" + "\n".join(map(str, violations[:20]))

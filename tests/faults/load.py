@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.client.cluster import ClusterSettings, system_cluster
+from headrace.client.connection import REQUEST_TIMEOUT_S
 from headrace.client.errors import ClientError
 from headrace.client.producer import BatchingProducer, ProducerSettings
 from headrace.model.errors import Refusal
@@ -32,7 +33,7 @@ PAUSE_S = 0.004
 LARGE_EVERY = 50  # now and then a value that fills a good part of a batch
 FOREVER_MS = 600_000  # longer than any outage here, so that a client retries until it knows the outcome
 QUICK_RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
-ADMIN_S = 10.0
+UNKNOWN_OFFSET = -1
 
 
 class Client(threading.Thread):
@@ -78,8 +79,9 @@ class SendingClient(Client):
         value = b"%s#%d|" % (self.name.encode(), number) + self.chance.randbytes(size // 4).hex().encode() * 2
         return self.history.begin(self.name, self.chance.choice(self.partitions), number, value, self.promise)
 
-    def acked(self, send: Send, offset: int) -> None:
-        send.ok(offset)
+    def acked(self, send: Send, offset: int | None) -> None:
+        """None: the node has it, from an attempt before, and does not know where."""
+        send.ok(UNKNOWN_OFFSET if offset is None else offset)
         self.acked_count += 1
 
 
@@ -87,6 +89,7 @@ class LibrdkafkaLoad(SendingClient):
     """confluent-kafka. Idempotent with acks=all, or with acks=1 and one request at a time, which keeps the order.
 
     One whose messages may time out promises less: it then takes a new epoch, and repeats what was under way.
+    With `pause_s` it rests that long after each burst.
     """
 
     def __init__(
@@ -99,9 +102,12 @@ class LibrdkafkaLoad(SendingClient):
         promise: Promise = ACKS_ALL_IDEMPOTENT,
         codec: str = "none",
         message_timeout_ms: int = FOREVER_MS,
+        pause_s: float = 0.0,
+        settings: Mapping[str, object] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(name, bootstrap, history, partitions, promise, seed)
+        self._pause_s = pause_s
         reliability: Mapping[str, object] = (
             {"enable.idempotence": True} if promise.is_durable else {"acks": 1, "max.in.flight": 1}
         )
@@ -116,6 +122,7 @@ class LibrdkafkaLoad(SendingClient):
                 "error_cb": self._on_error,
                 **QUICK_RECONNECT,
                 **reliability,
+                **(settings or {}),
             }
         )
         self._in_flight = 0
@@ -134,7 +141,8 @@ class LibrdkafkaLoad(SendingClient):
                     partition=send.partition.partition,
                     on_delivery=lambda error, message, send=send: self._delivered(send, error, message),
                 )
-            producer.poll(PAUSE_S)
+            producer.poll(PAUSE_S)  # ends early if anything was acked
+            self.stopping.wait(self._pause_s)
             while self._in_flight > IN_FLIGHT_MAX and not self.stopping.is_set():
                 producer.poll(0.05)
         producer.flush(FOREVER_MS / 1000)
@@ -157,9 +165,19 @@ class HeadraceLoad(SendingClient):
     """Our own idempotent producer."""
 
     def __init__(
-        self, name: str, bootstrap: str, history: History, partitions: Sequence[Partition], *, seed: int = 0
+        self,
+        name: str,
+        bootstrap: str,
+        history: History,
+        partitions: Sequence[Partition],
+        *,
+        pause_s: float = 0.0,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+        seed: int = 0,
     ) -> None:
         super().__init__(name, bootstrap, history, partitions, ACKS_ALL_IDEMPOTENT, seed)
+        self._pause_s = pause_s
+        self._request_timeout_s = request_timeout_s
         self.errors: list[Exception] = []
 
     def work(self) -> None:
@@ -167,7 +185,12 @@ class HeadraceLoad(SendingClient):
 
     async def _work(self) -> None:
         patience_s = FOREVER_MS / 1000
-        reaching = ClusterSettings(retry_for_s=patience_s, reach_for_s=patience_s, backoff_max_s=0.2)
+        reaching = ClusterSettings(
+            request_timeout_s=self._request_timeout_s,
+            retry_for_s=patience_s,
+            reach_for_s=patience_s,
+            backoff_max_s=0.2,
+        )
         sending = ProducerSettings(linger_ms=2, delivery_timeout_s=patience_s)
         receipts: set[asyncio.Task[None]] = set()
         async with system_cluster(self.bootstrap, reaching) as cluster, BatchingProducer(cluster, sending) as producer:
@@ -180,7 +203,7 @@ class HeadraceLoad(SendingClient):
                     watcher = asyncio.create_task(self._watch(send, receipt))
                     receipts.add(watcher)
                     watcher.add_done_callback(receipts.discard)
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(PAUSE_S + self._pause_s)
                 while len(receipts) > IN_FLIGHT_MAX and not self.stopping.is_set():
                     await asyncio.sleep(PAUSE_S)
             await producer.flush()
@@ -238,7 +261,7 @@ class TopicChurn(Client):
 
     def _is_done(self, asked: object) -> bool:
         try:
-            asked.result(ADMIN_S)
+            asked.result(PATIENCE_S)
         except KafkaException:
             return False
         return True
@@ -272,16 +295,20 @@ class RecordDeleter(Client):
             self.history.ask_delete(partition, offset)
             asked = TopicPartition(*partition, offset)
             try:
-                low = self._admin.delete_records([asked])[asked].result(ADMIN_S).low_watermark
+                low = self._admin.delete_records([asked])[asked].result(PATIENCE_S).low_watermark
             except KafkaException:
                 continue
             self.history.deleted(partition, low)
 
 
-def create_topics(bootstrap: str, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> list[Partition]:
+def create_topics(
+    bootstrap: str, topics: Mapping[str, tuple[int, Mapping[str, str]]], replication_factor: int = 1
+) -> list[Partition]:
     """Create topics given as name: (partitions, configs); every partition of them."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK_RECONNECT})
-    wanted = [NewTopic(name, count, 1, config=dict(configs)) for name, (count, configs) in topics.items()]
+    wanted = [
+        NewTopic(name, count, replication_factor, config=dict(configs)) for name, (count, configs) in topics.items()
+    ]
     for created in admin.create_topics(wanted).values():
         created.result(PATIENCE_S)
     return [Partition(name, index) for name, (count, _) in topics.items() for index in range(count)]

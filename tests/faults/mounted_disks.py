@@ -21,6 +21,8 @@ EXT4_SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 WITHOUT_LOG_FLUSH = 2  # nothing more reaches the device, not even the journal: what a power cut leaves
 MIB = 1 << 20
 UNMOUNT_TRIES = 100
+JOURNAL_MODES = (("data=ordered",), ("data=writeback",), ("data=journal",))
+"""How ext4 orders data and metadata: each leaves other traces of writes that were not synced."""
 
 
 def why_no_mounts() -> str | None:

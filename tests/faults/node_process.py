@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SERVE = (sys.executable, "-m", "headrace", "serve")
 SOURCE = Path(__file__).parents[2] / "src"
 READY = "is ready:"
+LOCAL = "127.0.0.1"
 PATIENCE_S = 120.0  # nothing here is measured; this only ends a test that hangs
 POLL_S = 0.01
 PORTS = range(15_000, 32_000)
@@ -37,12 +38,17 @@ class NodeProcess:
         log_path: Path,
         *,
         configs: Mapping[str, str] | None = None,
+        host: str = LOCAL,
+        options: Sequence[str] = (),
         prefix: Sequence[str] = (),
         before_exec: Callable[[], None] | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.log_path = log_path
         self.configs = dict(configs or {})
+        self.host = host
+        self.options = tuple(options)
+        """What `serve` is told besides."""
         self.prefix = tuple(prefix)
         """A command that runs the node, such as a tracer. The node must stay the direct child."""
         self.before_exec = before_exec
@@ -63,7 +69,7 @@ class NodeProcess:
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def is_running(self) -> bool:
@@ -84,7 +90,8 @@ class NodeProcess:
         command = [
             *self.prefix,
             *SERVE,
-            *("--data-dir", str(self.data_dir), "--listen", self.bootstrap, "--http", f"127.0.0.1:{self.http_port}"),
+            *("--data-dir", str(self.data_dir), "--listen", self.bootstrap, "--http", f"{self.host}:{self.http_port}"),
+            *self.options,
             *configs,
         ]
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
@@ -125,9 +132,13 @@ class NodeProcess:
 
     def stop(self) -> int:
         """SIGTERM, and the exit code."""
+        self.tell_to_stop()
+        return self.wait_exit()
+
+    def tell_to_stop(self) -> None:
+        """SIGTERM, without waiting."""
         assert self._child is not None
         self._child.send_signal(signal.SIGTERM)
-        return self.wait_exit()
 
     def wait_exit(self) -> int:
         assert self._child is not None
@@ -162,7 +173,7 @@ class NodeProcess:
     def readiness(self) -> tuple[int, dict[str, Any]]:
         """Status and content of `/readyz`."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/readyz", timeout=PATIENCE_S) as answer:
+            with urllib.request.urlopen(f"http://{self.host}:{self.http_port}/readyz", timeout=PATIENCE_S) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as refusal:
             return refusal.code, json.load(refusal)
@@ -182,7 +193,7 @@ def free_port() -> int:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind((LOCAL, port))
             except OSError:
                 continue
             return port

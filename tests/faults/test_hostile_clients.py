@@ -103,7 +103,8 @@ def test_unknown_apis_and_versions_close_the_connection(node: WatchedNode) -> No
     strange = [(-1, 0), (999, 0), (2**15 - 1, 3), (-(2**15), 0)]
     strange += [(key, api.version_max + 1) for key, api in APIS.items() if key != ApiKey.API_VERSIONS]
     strange += [(ApiKey.PRODUCE, 2), (ApiKey.PRODUCE, -1), (ApiKey.FETCH, 3), (ApiKey.METADATA, -1)]
-    strange += [(ApiKey.ELECT_LEADERS, 2), (ApiKey.SASL_HANDSHAKE, 1)]
+    strange += [(ApiKey.ALTER_CLIENT_QUOTAS, 1), (ApiKey.SASL_HANDSHAKE, 1)]
+    strange += [(ApiKey.RAFT_APPEND_ENTRIES, 0), (ApiKey.FORWARD, 0), (ApiKey.BROKER_HEARTBEAT, 1)]  # for nodes only
     with node.attacked():
         for api_key, version in strange:
             with node.connect() as client:

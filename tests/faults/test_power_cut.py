@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.campaigns import NODE_CONFIGS, Campaign
-from tests.faults.mounted_disks import MIB, LoopDisk, needs_mounts
+from tests.faults.mounted_disks import JOURNAL_MODES, MIB, LoopDisk, needs_mounts
 from tests.faults.node_process import NodeProcess
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 CUTS = int(os.environ.get("HEADRACE_POWER_CUTS", "20"))
 SEED = int(os.environ.get("HEADRACE_SEED", "1"))
 IMAGE_BYTES = 1024 * MIB  # sparse: it takes what is written to it
-JOURNAL_MODES = (("data=ordered",), ("data=writeback",), ("data=journal",))
-"""How the file system orders data and metadata: each leaves other traces of writes that were not synced."""
 AGONY_S = 0.3  # the node goes on without power for up to this long, and must not ack anything
 
 

@@ -31,6 +31,7 @@ from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.list_config_resources import ListConfigResourcesRequest
 from headrace.wire.records import encode_batch
 from tests.clients import coordinated_requests
+from tests.clients.cluster_requests import cluster_request_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +79,7 @@ def _messages(key: ApiKey, version: int, topic: str, topic_id: TopicId) -> Itera
                 *_some(coordinated_requests.group_request_of(key, version, topic)),
                 *_some(coordinated_requests.offsets_request_of(key, version, topics)),
                 *_some(coordinated_requests.transaction_request_of(key, version, topics)),
+                *_some(cluster_request_of(key, version, topic, "other")),
             ]
             yield from coordinated or _admin(key, version, topic)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
-STARTS_NODES = {"headrace serve", "headrace demo"}
+STARTS_NODES = {"headrace serve", "headrace dev", "headrace demo"}
 EVERYWHERE = {"--bootstrap-server", "--help", "-h", "--version"}
 
 

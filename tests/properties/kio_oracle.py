@@ -26,6 +26,7 @@ from headrace.wire.api import APIS, request_class, response_class
 from headrace.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+OWN_APIS_FROM = 20_000  # what only our nodes say to each other
 RECORDS = {
     "consumer_protocol_subscription": ConsumerProtocolSubscription,
     "consumer_protocol_assignment": ConsumerProtocolAssignment,
@@ -60,6 +61,7 @@ def all_pairs() -> list[Pair]:
     pairs = [
         Pair(api.name + suffix, api_key_map[key], entity)
         for key, api in APIS.items()
+        if key < OWN_APIS_FROM
         for suffix, entity in (("Request", EntityType.request), ("Response", EntityType.response))
     ]
     return pairs + [Pair(ours.__name__, name, EntityType.data) for name, ours in RECORDS.items()]

@@ -1,4 +1,7 @@
-"""Whatever happens in whatever order: the high watermark is the least safe offset over the in-sync replicas."""
+"""Whatever happens in whatever order: the high watermark is the least safe offset over the in-sync replicas.
+
+Those count, too, that may have entered the set without the leader having heard of it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from headrace.model.names import Epoch, NodeId, Offset
 from headrace.replication.replica import Durability, Replica
 
 ME = NodeId(1)
+REPLICAS = (NodeId(1), NodeId(2), NodeId(3))
 FOLLOWERS = [NodeId(2), NodeId(3)]
 steps = st.integers(0, 5)
 durabilities = st.sampled_from(["flushed", "written"])
@@ -30,14 +34,17 @@ class HighWatermark(RuleBasedStateMachine):
         )
         self.durability, self.min_insync, self.followers = durability, min_insync, followers
         self.written = self.flushed = self.highest_expected = 0
-        self.reported: dict[NodeId, int] = {}
-        self.last_seen = self.replica.become_leader(Epoch(0), {ME, *followers}, replication_factor=3)
+        self.reported: dict[NodeId, tuple[int, int]] = {}
+        self.proposed: set[NodeId] | None = None
+        self.in_doubt: set[NodeId] = set()
+        self.last_seen = self.replica.become_leader(Epoch(0), {ME, *followers}, REPLICAS)
 
     def expect(self, returned: Offset) -> None:
         """By brute force: what may count now, and nothing that was ever counted is lost."""
         own = self.written if self.durability == "written" else self.flushed
         if 1 + len(self.followers) >= self.min_insync:
-            least = min([own, *(self.reported.get(node, 0) for node in self.followers)])
+            members = self.followers | (self.proposed or set()) | self.in_doubt
+            least = min([own, *(self.reported.get(node, (0, 0))[self.durability == "flushed"] for node in members)])
             self.highest_expected = max(self.highest_expected, least)
         assert returned == self.replica.high_watermark == self.highest_expected
 
@@ -51,14 +58,28 @@ class HighWatermark(RuleBasedStateMachine):
         self.flushed = min(self.flushed + step, self.written)
         self.expect(self.replica.on_flushed(Offset(self.flushed)))
 
-    @rule(node=st.sampled_from(FOLLOWERS), behind=steps)
-    def report(self, node: NodeId, behind: int) -> None:
-        self.reported[node] = max(0, self.written - behind)
-        self.expect(self.replica.on_follower_reached(node, Offset(self.reported[node])))
+    @rule(node=st.sampled_from(FOLLOWERS), behind=steps, unflushed=steps)
+    def fetch(self, node: NodeId, behind: int, unflushed: int) -> None:
+        written = max(0, self.written - behind)
+        flushed = max(0, written - unflushed)
+        self.reported[node] = (written, flushed)
+        self.expect(self.replica.on_follower_fetched(node, 1, Offset(written), Offset(flushed), now_ms=0))
+
+    @rule(followers=follower_sets)
+    def propose(self, followers: set[NodeId]) -> None:
+        self.proposed = followers
+        self.replica.propose_in_sync((ME, *sorted(followers)))
+
+    @rule(is_refused=st.booleans())
+    def hear_that_it_is_refused_or_hear_nothing(self, is_refused: bool) -> None:
+        if self.proposed is not None:
+            self.in_doubt = set() if is_refused else self.in_doubt | self.proposed
+        self.proposed = None
+        self.replica.proposal_ended(is_refused=is_refused)
 
     @rule(followers=follower_sets)
     def change_in_sync(self, followers: set[NodeId]) -> None:
-        self.followers = followers
+        self.followers, self.proposed, self.in_doubt = followers, None, set()
         self.expect(self.replica.set_in_sync({ME, *followers}))
 
     @rule(durability=durabilities, min_insync=st.integers(1, 3))
@@ -69,8 +90,9 @@ class HighWatermark(RuleBasedStateMachine):
     @rule()
     def be_elected_again(self) -> None:
         self.reported.clear()
+        self.proposed, self.in_doubt = None, set()
         epoch = Epoch(self.replica.leader_epoch + 1)
-        self.expect(self.replica.become_leader(epoch, {ME, *self.followers}, replication_factor=3))
+        self.expect(self.replica.become_leader(epoch, {ME, *self.followers}, REPLICAS))
 
     @invariant()
     def never_falls_and_never_passes_what_is_written(self) -> None:

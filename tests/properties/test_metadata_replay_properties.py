@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from headrace.metadata.assignments import seats
 from headrace.metadata.config_commands import (
     ConfigEdit,
     ConfigOperation,
@@ -19,9 +20,30 @@ from headrace.metadata.config_commands import (
 )
 from headrace.metadata.configs import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import NodeConfigs, describe_configs, topic_settings
+from headrace.metadata.elections import Election, ElectionKind, partitions_of
 from headrace.metadata.encoding import decode_record, encode_record
 from headrace.metadata.image import EMPTY_IMAGE, ClusterImage, changes, folded_name
-from headrace.metadata.node_commands import name_cluster, register_node, reserve_producer_ids
+from headrace.metadata.node_commands import (
+    drain_node,
+    fence_node,
+    name_cluster,
+    register_node,
+    reserve_producer_ids,
+    undrain_node,
+    unfence_node,
+)
+from headrace.metadata.partition_commands import (
+    InSyncMember,
+    IsrChange,
+    Reassignment,
+    change_in_sync,
+    elect_leaders,
+    plan_rebalance,
+    reassign,
+    return_leaders,
+)
+from headrace.metadata.placement import Load, Loads
+from headrace.metadata.snapshots import snapshot_records
 from headrace.metadata.topic_commands import (
     MorePartitions,
     NewTopic,
@@ -36,6 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.metadata.controller import Decision
+    from headrace.metadata.image import Partition
     from headrace.metadata.records import MetadataRecord
 
 NODE_1 = NodeId(1)
@@ -78,11 +101,71 @@ class MetadataLog(RuleBasedStateMachine):
     @initialize()
     def the_first_node_starts(self) -> None:
         self.submit(name_cluster(self.image, "cluster"))
-        self.submit(register_node(self.image, NODE_1, b"life 0"))
+        self.start_node(NODE_1, b"life 0", b"disk 1")
 
-    @rule(node_id=NODE_IDS, life=st.sampled_from([b"life 1", b"life 2"]))
-    def register_node(self, node_id: NodeId, life: bytes) -> None:
-        self.submit(register_node(self.image, node_id, life))
+    @rule(
+        node_id=NODE_IDS,
+        life=st.sampled_from([b"life 1", b"life 2", b"life 3"]),
+        disk=st.sampled_from([b"disk 1", b"disk 1", b"disk 1", b"disk 2"]),
+    )
+    def start_node(self, node_id: NodeId, life: bytes, disk: bytes) -> None:
+        known = self.image.nodes.get(node_id)
+        if known is not None and known.directory != disk:
+            self.lose_node(node_id)  # whoever has another disk is let in only then
+        registered = register_node(self.image, node_id, life, directory=disk)
+        self.submit(registered)
+        self.submit(unfence_node(self.image, node_id, registered.response))
+
+    @rule(node_id=NODE_IDS)
+    def lose_node(self, node_id: NodeId) -> None:
+        self.submit(fence_node(self.image, node_id))
+
+    @rule(node_id=NODE_IDS, is_back=st.booleans())
+    def drain_node(self, node_id: NodeId, is_back: bool) -> None:
+        if node_id in self.image.nodes:
+            self.submit(undrain_node(self.image, node_id) if is_back else drain_node(self.image, node_id))
+
+    @rule(choice=st.integers(0, 100), members=st.sets(NODE_IDS))
+    def change_in_sync(self, choice: int, members: set[NodeId]) -> None:
+        """Whoever leads asks for what it may ask for, and for what it may not."""
+        partitions = list(partitions_of(self.image))
+        if not partitions:
+            return
+        topic, partition = partitions[choice % len(partitions)]
+        leader = self.image.nodes.get(partition.leader)
+        if leader is None:
+            return
+        change = IsrChange(
+            LogId(topic.topic_id, partition.partition),
+            partition.leader_epoch,
+            partition.partition_epoch,
+            tuple(InSyncMember(member, self._broker_epoch(member)) for member in sorted({*members, leader.node_id})),
+        )
+        self.submit(change_in_sync(self.image, leader.node_id, leader.broker_epoch, [change]))
+
+    def _broker_epoch(self, node_id: NodeId) -> int:
+        return self.image.nodes[node_id].broker_epoch if node_id in self.image.nodes else 0
+
+    @rule(choice=st.integers(0, 100), replicas=st.lists(NODE_IDS, max_size=3))
+    def move(self, choice: int, replicas: list[NodeId]) -> None:
+        partitions = list(partitions_of(self.image))
+        if partitions:
+            topic, partition = partitions[choice % len(partitions)]
+            log_id = LogId(topic.topic_id, partition.partition)
+            self.submit(reassign(self.image, [Reassignment(log_id, tuple(replicas) or None)]))
+
+    @rule()
+    def rebalance(self) -> None:
+        if seats(self.image):
+            self.submit(reassign(self.image, plan_rebalance(self.image)))
+
+    @rule(choice=st.integers(0, 100), kind=st.sampled_from(ElectionKind))
+    def elect(self, choice: int, kind: ElectionKind) -> None:
+        partitions = list(partitions_of(self.image))
+        if partitions:
+            topic, partition = partitions[choice % len(partitions)]
+            self.submit(elect_leaders(self.image, [Election(LogId(topic.topic_id, partition.partition), kind)]))
+            self.submit(return_leaders(self.image, 0.1))
 
     @rule(
         names=st.lists(NAMES, min_size=1, max_size=3),
@@ -131,6 +214,7 @@ class MetadataLog(RuleBasedStateMachine):
     @invariant()
     def the_image_is_sound(self) -> None:
         check_topics(self.image)
+        check_loads(self.image)
         check_configs(self.image)
 
     def teardown(self) -> None:
@@ -143,6 +227,8 @@ class MetadataLog(RuleBasedStateMachine):
         at_once = EMPTY_IMAGE.apply_all(self.log)
         from_disk = EMPTY_IMAGE.apply_all(decode_record(encode_record(record)) for record in self.log)
         assert one_by_one == in_pieces == at_once == from_disk == self.image
+        from_snapshot = EMPTY_IMAGE.apply_all(decode_record(encode_record(it)) for it in snapshot_records(self.image))
+        assert from_snapshot == self.image
 
 
 MetadataLog.TestCase.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
@@ -158,10 +244,28 @@ def check_topics(image: ClusterImage) -> None:
         assert topic.partition_count > 0
         for number, partition in enumerate(topic.in_order()):
             assert partition.partition == number
-            assert len(partition.replicas) == topic.replication_factor
-            assert partition.leader in partition.isr
+            assert len(set(partition.replicas)) == len(partition.replicas) > 0
             assert set(partition.isr) <= set(partition.replicas) <= set(image.nodes)
+            assert set(partition.adding) | set(partition.removing) <= set(partition.replicas)
+            check_leader(image, partition)
             assert partition.leader_epoch <= partition.partition_epoch
+
+
+def check_leader(image: ClusterImage, partition: Partition) -> None:
+    """Only who is in sync and here leads; and who is gone is in sync only as the last one."""
+    if partition.has_leader:
+        assert partition.leader in partition.isr
+        assert not image.nodes[partition.leader].is_fenced
+        assert not any(image.nodes[member].is_fenced for member in partition.isr)
+    else:
+        assert not any(image.is_here(member) for member in partition.isr)
+
+
+def check_loads(image: ClusterImage) -> None:
+    loads = Loads.of(partition.target for _, partition in partitions_of(image))
+    assert dict(image.loads) == {
+        node_id: Load(count, loads.leaders[node_id]) for node_id, count in loads.replicas.items()
+    }
 
 
 def check_configs(image: ClusterImage) -> None:

@@ -11,6 +11,7 @@ learner 4 | promote 4 | demote 4 | remove 4     ask the leader to change the mem
 hand over 2                   ask the leader to let node 2 lead
 snapshot 1                    node 1 sums up what is decided, and drops those entries
 crash 1 | start 1 | replace disk 1
+suspect 1 at 2 3              tell nodes 2 and 3 that the process of node 1 has ended
 disk 1 takes 50               how long node 1 takes to flush
 cut 1 2 / 3                   the parts no longer hear each other
 cut 1 > 2                     2 no longer hears 1
@@ -101,6 +102,11 @@ class Stage:
         match words:
             case ["crash", node_id]:
                 self._host(node_id).crash()
+            case ["suspect", suspect, "at", *ids]:
+                for node_id in ids:
+                    host = self._host(node_id)
+                    host.node.suspect(NodeId(int(suspect)), self.world.now_ms)
+                    self.world.pump(host)
             case ["start", node_id]:
                 self._standing.pop(NodeId(int(node_id)), None)
                 self._host(node_id).start()

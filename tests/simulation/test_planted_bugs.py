@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.broker import partition, quorum
+from headrace.broker import metadata_store, partition, quorum
+from headrace.broker.metadata_store import METADATA_LOG
 from headrace.broker.node import Node
 from headrace.broker.partition import Readable
-from headrace.broker.quorum import METADATA_LOG
 from headrace.model.errors import DiskFailure
 from headrace.replication.producers import ProducerStates
 from headrace.replication.replica import Replica
@@ -130,7 +130,7 @@ def recover_without_crc(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_metadata_without_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(quorum, "partial", lambda *_: lambda: None)
+    patch.setattr(metadata_store, "partial", lambda *_: lambda: None)
 
 
 def count_producer_ids_in_memory(patch: pytest.MonkeyPatch) -> None:

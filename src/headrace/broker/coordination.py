@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.coordinator import MindT, Shard
+from headrace.broker.elsewhere import ask_to_add
 from headrace.broker.markers import MarkerWriter
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.settings import GroupSettings
@@ -15,10 +16,10 @@ from headrace.coordinators.records import GROUP_KINDS, TRANSACTION_KINDS
 from headrace.coordinators.transactions.coordinator import AddPartitions, TransactionCoordinator
 from headrace.coordinators.transactions.effects import TransactionEffects
 from headrace.coordinators.transactions.settings import TransactionSettings
-from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
-from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.metadata.internal import CONSUMER_OFFSETS, INTERNAL_REPLICAS, TRANSACTION_STATE
+from headrace.metadata.topic_commands import NewTopic
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
-from headrace.model.names import TopicPartition
+from headrace.model.names import NO_NODE, NodeId, TopicPartition
 from headrace.runtime.tasks import TaskScope
 from headrace.storage.damage import RESTORE_OR_REMOVE
 from headrace.wire.partitioning import partition_for_coordinated
@@ -98,15 +99,10 @@ class Coordination:
         node = self._node
         if node.image.topic_named(topic) is None:
             log.info("creating %s", topic)
-            wanted = [new_topic(topic, node.settings)]
-            outcomes = await node.submit_each(
-                [topic],
-                lambda image: create_topics(image, wanted, node.configs, node.new_topic_id),
-                needs_room=True,
-            )
-            result = outcomes[0].result
-            if isinstance(result, Refusal) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be created: {result.message}")
+            refusals = await node.create_topics([new_topic(topic, node.settings, len(node.image.live_nodes()))])
+            refusal = refusals.get(topic)
+            if refusal is not None and refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be created: {refusal.message}")
 
     def _place(self, topic_name: str, key: str) -> int:
         topic = self._node.image.topic_named(topic_name)
@@ -138,6 +134,9 @@ class Coordination:
         asked = AddPartitions(
             transactional_id, producer_id, producer_epoch, tuple(partitions), transaction_version, verify_only
         )
+        elsewhere = self._coordinator_elsewhere(transactional_id)
+        if elsewhere is not None:
+            return await ask_to_add(self._node, elsewhere, asked)
         clock = self._node.world.clock
         deadline_s = clock.monotonic_s() + MARKERS_WAIT_S_MAX
         while True:
@@ -150,6 +149,14 @@ class Coordination:
             if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values() or clock.monotonic_s() >= deadline_s:
                 return codes
             await asyncio.sleep(MARKERS_WAIT_S)
+
+    def _coordinator_elsewhere(self, transactional_id: str) -> NodeId | None:
+        """The node that coordinates it, if that is another one."""
+        topic = self._node.image.topic_named(TRANSACTION_STATE)
+        if topic is None:
+            return None
+        leader = topic.partitions[partition_for_coordinated(transactional_id, topic.partition_count)].leader
+        return None if leader in {NO_NODE, self._node.node_id} else leader
 
     # ---- what the node tells
 
@@ -280,10 +287,11 @@ def _known(topic: Topic | None) -> KnownTopic | None:
     return None if topic is None else KnownTopic(topic.topic_id, topic.name, topic.partition_count)
 
 
-def new_topic(name: str, settings: NodeSettings) -> NewTopic:
+def new_topic(name: str, settings: NodeSettings, node_count: int) -> NewTopic:
     """A topic that nobody has described: as all are, or as coordinators need it if it is one of theirs."""
+    replicas = min(INTERNAL_REPLICAS, max(node_count, 1))
     if name == CONSUMER_OFFSETS:
-        return NewTopic(name, settings.offsets_topic_num_partitions, configs=INTERNAL_CONFIGS)
+        return NewTopic(name, settings.offsets_topic_num_partitions, replicas, configs=INTERNAL_CONFIGS)
     if name == TRANSACTION_STATE:
-        return NewTopic(name, settings.transaction_state_log_num_partitions, configs=INTERNAL_CONFIGS)
+        return NewTopic(name, settings.transaction_state_log_num_partitions, replicas, configs=INTERNAL_CONFIGS)
     return NewTopic(name)

@@ -204,6 +204,8 @@ class Shard(Generic[MindT]):
     def mind(self) -> MindT:
         if self._is_closed:
             raise Refusal(ErrorCode.NOT_COORDINATOR, f"{self.partition.name} is led by another node")
+        if not self.partition.replica.is_leader:
+            raise Refusal(ErrorCode.NOT_COORDINATOR, f"another node may lead {self.partition.name} by now")
         if self._mind is None:
             raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.partition.name} is being loaded; try again")
         return self._mind

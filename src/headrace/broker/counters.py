@@ -34,4 +34,8 @@ class Counters:
     refused_writes: int = 0
     refused_connections: int = 0
     connections: int = 0
+    scrubbed_bytes: int = 0
+    scrubbed_segments: int = 0
+    damage_found: int = 0
+    replicas_given_up: int = 0
     loop_lag: LoopLag = field(default_factory=LoopLag)

@@ -8,9 +8,10 @@ request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset
 from headrace.storage.damage import DamagedLog
 from headrace.wire.fetch import FetchedPartition
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from headrace.broker.partition import Partition
     from headrace.broker.topics import TopicTable
-    from headrace.model.names import Epoch, Offset
     from headrace.runtime.clock import Clock
     from headrace.runtime.disk import FileSlice
     from headrace.runtime.entropy import Entropy
@@ -39,17 +39,69 @@ Fetched = FetchedPartition["FileSlice"]
 class Wanted:
     """One partition of a fetch: from where on, how much, and what was answered last."""
 
-    __slots__ = ("index", "leader_epoch", "max_bytes", "offset", "partition", "told", "topic")
+    __slots__ = (
+        "_found_end",
+        "flushed",
+        "index",
+        "last_epoch",
+        "leader_epoch",
+        "log_start",
+        "max_bytes",
+        "offset",
+        "partition",
+        "position",
+        "sent_in",
+        "told",
+        "topic",
+    )
 
-    def __init__(self, topic: str | bytes, index: int, offset: Offset, max_bytes: int, leader_epoch: Epoch) -> None:
+    def __init__(
+        self,
+        topic: str | bytes,
+        index: int,
+        offset: Offset,
+        max_bytes: int,
+        leader_epoch: Epoch,
+        last_epoch: Epoch = NO_EPOCH,
+        flushed: Offset = NO_OFFSET,
+        log_start: Offset = NO_OFFSET,
+    ) -> None:
         self.topic = topic
         self.index = index
         self.offset = offset
+        self.position = offset
+        """Where to read on: a follower's next answer follows the one before, also if it has not seen that yet."""
+        self.sent_in = 0
+        """The number of the last request whose answer had records of it."""
         self.max_bytes = max_bytes
         self.leader_epoch = leader_epoch
+        self.last_epoch = last_epoch
+        """Of a follower's last batch before `offset`."""
+        self.flushed = flushed
+        """What a follower has on its device."""
+        self.log_start = log_start
+        """Where a follower's log begins, for good."""
         self.partition: Partition | None = None
         self.told: tuple[int, int, int] | None = None
         """Error, high watermark and log start as last answered; None if never, or after an error."""
+        self._found_end = offset
+
+    def change(self, newer: Wanted, seen: int) -> None:
+        """The reader says where it is, having seen the answers to requests up to number `seen`."""
+        if self.sent_in <= seen or newer.leader_epoch != self.leader_epoch:
+            self.position = newer.offset
+        self.offset = newer.offset
+        self.max_bytes = newer.max_bytes
+        self.leader_epoch, self.last_epoch = newer.leader_epoch, newer.last_epoch
+        self.flushed, self.log_start = newer.flushed, newer.log_start
+
+    def found_until(self, end: Offset) -> None:
+        """A look found records up to there. Whether they are sent is not decided yet."""
+        self._found_end = end
+
+    def sent(self, request_number: int) -> None:
+        self.position = self._found_end
+        self.sent_in = request_number
 
 
 class Collected:
@@ -80,15 +132,30 @@ class Waiting(Protocol):
         ...
 
 
+class Reader(NamedTuple):
+    """A node that follows, and which of its lives."""
+
+    node_id: NodeId
+    broker_epoch: int
+
+
 class FetchSession:
-    """The partitions that a consumer is interested in. A `broker.partition.Listener`."""
+    """The partitions that a consumer, or a follower, is interested in. A `broker.partition.Listener`.
+
+    A consumer has one request under way. A follower may have several: it tells what it has flushed without waiting for
+    an answer. What was sent to it is not sent again because a request crossed the answer.
+    """
 
     def __init__(self, topics: TopicTable, *, session_id: int = NO_SESSION, uses_topic_ids: bool = False) -> None:
+        self.reader: Reader | None = None
+        """The follower that fetches; None for a consumer."""
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
         self.last_used_s = 0.0
         self.on_change: Waiting | None = None
+        self.request_number = 0
+        self._seen = 0
         self._topics = topics
         self._wanted: dict[tuple[str | bytes, int], Wanted] = {}
         self._dirty: dict[Wanted, None] = {}
@@ -97,14 +164,17 @@ class FetchSession:
     def __len__(self) -> int:
         return len(self._wanted)
 
+    def begin_request(self, unanswered: int = 0) -> None:
+        """The next request has come; its reader had no answer yet to so many of those before."""
+        self._seen = self.request_number - unanswered
+        self.request_number += 1
+
     def want(self, wanted: Wanted) -> None:
         """Add a partition, or change where it is read from."""
         key = (wanted.topic, wanted.index)
         known = self._wanted.get(key)
         if known is not None:
-            known.offset = wanted.offset
-            known.max_bytes = wanted.max_bytes
-            known.leader_epoch = wanted.leader_epoch
+            known.change(wanted, self._seen)
             wanted = known
         else:
             self._wanted[key] = wanted
@@ -123,10 +193,12 @@ class FetchSession:
         self._dirty.clear()
 
     def partition_changed(self, partition: Partition) -> None:
-        wanted = self._by_partition[partition]
-        self._dirty[wanted] = None
+        self.partition_advanced(partition)
         if self.on_change is not None:
             self.on_change.session_changed()
+
+    def partition_advanced(self, partition: Partition) -> None:
+        self._dirty[self._by_partition[partition]] = None
 
     def collect(self, max_bytes: int, *, is_full: bool, is_committed_only: bool) -> Collected:
         """Read what there is. A full answer names every partition, another one only those with news."""
@@ -143,14 +215,16 @@ class FetchSession:
             raise
         return collected
 
-    def note_told(self, collected: Collected) -> None:
-        """These results are on their way to the consumer."""
+    def note_told(self, collected: Collected, request_number: int) -> None:
+        """These results, which were collected just now, answer that request."""
         for wanted, fetched in collected.results:
             if fetched.error_code:
                 wanted.told = None  # recovery is news again
             else:
                 wanted.told = _telling(fetched)
             if fetched.records is not None:
+                if self.reader is not None:
+                    wanted.sent(request_number)
                 # The next answer begins with those that got nothing this time.
                 self._dirty.pop(wanted, None)
                 self._dirty[wanted] = None
@@ -159,22 +233,28 @@ class FetchSession:
         self, collected: Collected, wanted: Wanted, fetched: Fetched, *, is_full: bool, is_committed_only: bool
     ) -> None:
         has_records = fetched.records is not None
-        readable_end = fetched.last_stable_offset if is_committed_only else fetched.high_watermark
-        if fetched.error_code:
+        if fetched.error_code or fetched.diverging is not None:
             collected.has_error = True
-        elif not has_records and readable_end <= wanted.offset:
+        elif not has_records and self._readable_end(wanted, fetched, is_committed_only) <= wanted.position:
             self._dirty.pop(wanted, None)  # until the partition says otherwise
-        if is_full or has_records or fetched.error_code or wanted.told != _telling(fetched):
+        if is_full or has_records or collected.has_error or wanted.told != _telling(fetched):
             collected.results.append((wanted, fetched))
             if fetched.records is not None:
                 collected.bytes_read += fetched.records.size
+
+    def _readable_end(self, wanted: Wanted, fetched: Fetched, is_committed_only: bool) -> int:
+        if self.reader is not None and wanted.partition is not None:
+            return wanted.partition.log.next_offset
+        return fetched.last_stable_offset if is_committed_only else fetched.high_watermark
 
     def _read(self, wanted: Wanted, room: int, at_least_one: bool, is_committed_only: bool) -> Fetched:
         try:
             partition = self._topics.partition(wanted.topic, wanted.index)
             self._attach(wanted, partition)
+            if self.reader is not None:
+                return self._read_for_follower(partition, wanted, room, at_least_one)
             readable = partition.read(
-                wanted.offset,
+                wanted.position,
                 min(wanted.max_bytes, room),
                 at_least_one=at_least_one,
                 leader_epoch=wanted.leader_epoch,
@@ -197,12 +277,46 @@ class FetchSession:
             else None,
         )
 
+    def _read_for_follower(self, partition: Partition, wanted: Wanted, room: int, at_least_one: bool) -> Fetched:
+        partition.replica.check_epoch(wanted.leader_epoch)
+        partition.replica.check_read()
+        diverging = partition.divergence(wanted.offset, wanted.last_epoch)
+        if diverging is not None:
+            return FetchedPartition(wanted.index, ErrorCode.NONE, -1, -1, -1, diverging=diverging)
+        position, start = wanted.position, Offset(partition.log.start_offset)
+        if position < start:
+            first = partition.log.first_batch_offset()
+            if position < first:  # what it lacks is gone here as well: it has to begin anew where we do
+                return FetchedPartition(wanted.index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, first)
+            position = start  # in the middle of a batch, which it gets whole
+        readable, end = partition.read_as_follower(position, min(wanted.max_bytes, room), at_least_one=at_least_one)
+        wanted.found_until(end)
+        return FetchedPartition(
+            wanted.index,
+            ErrorCode.NONE,
+            readable.high_watermark,
+            readable.last_stable_offset,
+            readable.log_start_offset,
+            readable.records,
+        )
+
+    def note_progress(self, wanted: Wanted) -> None:
+        """A follower says how far it is. Once for each time that it says so, not for each time that it is served."""
+        assert self.reader is not None
+        partition = self._topics.find(wanted.topic, wanted.index)
+        if partition is None or not partition.replica.is_leader:
+            return
+        if wanted.leader_epoch == partition.replica.leader_epoch and (
+            partition.divergence(wanted.offset, wanted.last_epoch) is None
+        ):
+            partition.follower_fetched(*self.reader, wanted.offset, wanted.flushed, wanted.log_start)
+
     def _attach(self, wanted: Wanted, partition: Partition) -> None:
         if wanted.partition is not partition:
             self._detach(wanted)
             wanted.partition = partition
             self._by_partition[partition] = wanted
-            partition.listen(self)
+            partition.listen(self, is_follower=self.reader is not None)
 
     def _detach(self, wanted: Wanted) -> None:
         if wanted.partition is not None:
@@ -224,6 +338,7 @@ class SessionCache:
         self._clock = clock
         self._entropy = entropy
         self._sessions: dict[int, FetchSession] = {}
+        self._of_followers: dict[NodeId, int] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -236,6 +351,18 @@ class SessionCache:
         """A new session, or one that lives for a single request if no place is free."""
         if not self._has_room() or self._partition_count() + partition_count > SESSION_PARTITIONS_MAX:
             return self.passing()
+        return self._open(uses_topic_ids=uses_topic_ids)
+
+    def open_for_follower(self, node_id: NodeId) -> FetchSession:
+        """Always has room: there are no more of them than nodes. One that this node had before is over."""
+        before = self._of_followers.get(node_id)
+        if before is not None:
+            self.close(before)
+        session = self._open(uses_topic_ids=True)
+        self._of_followers[node_id] = session.session_id
+        return session
+
+    def _open(self, *, uses_topic_ids: bool) -> FetchSession:
         session_id = self._free_id()
         session = FetchSession(self._topics, session_id=session_id, uses_topic_ids=uses_topic_ids)
         session.last_used_s = self._clock.monotonic_s()
@@ -272,6 +399,8 @@ class SessionCache:
     def close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            if session.on_change is not None:
+                session.on_change.hurry()  # nothing will ever wake it, and later answers wait in line behind it
             session.close()
 
     def _has_room(self) -> bool:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.broker.partition import Partition, log_settings
 from headrace.broker.topics import ServedTopic
 from headrace.metadata.configs import ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import topic_settings
-from headrace.metadata.image import Changes, changes
+from headrace.metadata.image import Changes, changes, difference
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import LogId, Offset, TopicPartition
+from headrace.model.names import NO_NODE, LogId, Offset, TopicPartition
 from headrace.replication.replica import Replica
 from headrace.runtime.tasks import Breather
 from headrace.storage.damage import DamagedLog
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
 
     from headrace.broker.appending import AppendStage
+    from headrace.broker.follower import Followers
     from headrace.broker.topics import TopicTable
     from headrace.metadata.effective_configs import NodeConfigs
     from headrace.metadata.image import ClusterImage, Topic
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.metadata.records import MetadataRecord
     from headrace.metadata.settings import TopicSettings
     from headrace.model.names import NodeId, TopicId
+    from headrace.storage.log import PartitionLog
     from headrace.storage.store import LogStore
 
 log = logging.getLogger(__name__)
@@ -55,6 +57,14 @@ class Watcher(Protocol):
     def settings_changed(self) -> None: ...
 
 
+class _Anew(NamedTuple):
+    """A replica that is to be thrown away and begun where its leader's log begins."""
+
+    partition: Partition
+    offset: Offset
+    is_damaged: bool = False
+
+
 class Following:
     def __init__(
         self,
@@ -65,7 +75,11 @@ class Following:
         stage: AppendStage,
         image: Callable[[], ClusterImage],
         watcher: Watcher,
+        followers: Followers,
+        is_leased: Callable[[], bool],
+        on_damage: Callable[[Partition, int], None],
     ) -> None:
+        """`on_damage` hears of a partition and an offset where somebody met bytes that make no sense."""
         self._node_id = node_id
         self._configs = configs
         self._topics = topics
@@ -73,13 +87,23 @@ class Following:
         self._stage = stage
         self._image = image
         self._watcher = watcher
-        self._queue: asyncio.Queue[Changes | asyncio.Future[None]] = asyncio.Queue()
+        self._followers = followers
+        self._is_leased = is_leased
+        self._on_damage = on_damage
+        self._damaged_at_start: dict[LogId, DamagedLog] = {}
+        """What could not be opened, and nobody else could give us yet."""
+        self._followers.begin_anew = lambda partition, offset: self._queue.put_nowait(_Anew(partition, offset))
+        self._queue: asyncio.Queue[Changes | _Anew | asyncio.Future[None]] = asyncio.Queue()
         self._breather = Breather(store.world.clock)
         self._without_room: dict[LogId, ServedTopic] = {}
         """Partitions that a full disk had no space for."""
 
     def committed(self, records: Sequence[MetadataRecord]) -> None:
         self._queue.put_nowait(changes(records))
+
+    def jumped(self, before: ClusterImage, after: ClusterImage) -> None:
+        """A snapshot took the place of records that were never seen here."""
+        self._queue.put_nowait(difference(before, after))
 
     async def caught_up(self) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -94,12 +118,19 @@ class Following:
         if waiting:
             self._queue.put_nowait(Changes(partitions=tuple(waiting), deleted_topics=(), configs=(), nodes=()))
 
+    async def fetch_again(self, partition: Partition) -> None:
+        """Its copy is damaged, and nobody counts on it any more. Where the new one begins, the leader will tell."""
+        self._queue.put_nowait(_Anew(partition, Offset(0), is_damaged=True))
+        await self.caught_up()
+
     async def run(self) -> None:
         while True:
             item = await self._queue.get()
             if isinstance(item, asyncio.Future):
                 if not item.done():
                     item.set_result(None)
+            elif isinstance(item, _Anew):
+                await self._begin_anew(item)
             else:
                 await self._follow(item)
 
@@ -107,10 +138,12 @@ class Following:
         """At start: serve everything in the image. Data of deleted topics goes; what nobody knows is set aside."""
         image = self._image()
         for log_id in self._store.log_ids():
+            if image.partition(*log_id) is not None:
+                continue  # also if our log says that it was deleted: that need not be agreed on
             if log_id.topic_id in deleted_topics:
                 log.info("removing %s, which belongs to a deleted topic", log_id)
                 await self._store.delete(log_id)
-            elif image.partition(*log_id) is None:
+            else:
                 place = await self._store.set_aside(log_id)
                 log.warning("no topic is known for %s; its data is kept in %s and not served", log_id, place)
         await self._prepare(
@@ -133,6 +166,41 @@ class Following:
         if change.partitions or deleted:
             self._watcher.topics_changed([name for name in deleted if name is not None])
 
+    async def _begin_anew(self, wish: _Anew) -> None:
+        old, log_id = wish.partition, wish.partition.log_id
+        topic, state = self._image().topic(log_id.topic_id), self._image().partition(*log_id)
+        served = self._topics.topic(log_id.topic_id)
+        if topic is None or state is None or served is None or served.partitions[old.index] is not old:
+            return  # deleted, or moved away meanwhile
+        if wish.is_damaged and not self._others_have(state):
+            return
+        self._followers.leave(old)
+        served.partitions[old.index] = None
+        old.retire(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{old.name} begins anew"))
+        await self._followers.cut_done(log_id)
+        try:
+            partition = await self._empty(topic, state, wish.offset, is_damaged=wish.is_damaged)
+        except Refusal as refusal:
+            log.warning("%s cannot begin anew yet: %s", old.name, refusal.message)
+            served.partitions[old.index] = old  # whoever asked for it asks again
+            return
+        served.partitions[old.index] = partition
+        self._take_role(partition, state)
+
+    def _others_have(self, state: PartitionState) -> bool:
+        """Whether our copy can be fetched anew: nobody counts on it, and another node leads."""
+        return state.leader not in {NO_NODE, self._node_id} and self._node_id not in state.isr
+
+    async def _empty(self, topic: Topic, state: PartitionState, offset: Offset, *, is_damaged: bool) -> Partition:
+        """A new, empty copy in place of the one that is there. A damaged one is kept beside it for a while."""
+        log_id, name = LogId(topic.topic_id, state.partition), TopicPartition(topic.name, state.partition)
+        settings = self._settings(topic.name)
+        partition_log = await self._store.begin_anew(log_id, name, log_settings(settings), offset, is_kept=is_damaged)
+        if is_damaged:
+            kept = "is kept until the new one is in sync" if log_id in self._store.set_aside_damaged else "is gone"
+            log.warning("%s is fetched again from node %d; the damaged copy %s", name, state.leader, kept)
+        return self._new_partition(name, partition_log, settings)
+
     async def _prepare(self, log_ids: Iterable[LogId]) -> None:
         """Open or create the logs that this node needs, many at a time."""
         image = self._image()
@@ -152,8 +220,6 @@ class Following:
         return served is not None and log_id.partition in served.troubles
 
     async def _serve(self, topic: Topic, state: PartitionState) -> None:
-        if self._node_id not in state.replicas:
-            return
         await self._breather.breathe()
         served = self._topics.topic(topic.topic_id)
         if served is None:
@@ -162,11 +228,18 @@ class Following:
         while len(served.partitions) <= state.partition:
             served.partitions.append(None)
         partition = served.partitions[state.partition]
+        if self._node_id not in state.replicas:
+            if partition is not None:
+                await self._give_up(served, partition)
+            return
         if partition is None and state.partition not in served.troubles:
             partition = await self._open(topic, state, served)
+        elif partition is None and self._others_have(state):
+            partition = await self._open_damaged(topic, state, served)
         if partition is not None:
             served.partitions[state.partition] = partition
-            self._lead(partition, state)
+            await self._followers.cut_done(partition.log_id)
+            self._take_role(partition, state)
 
     async def _open(self, topic: Topic, state: PartitionState, served: ServedTopic) -> Partition | None:
         log_id = LogId(topic.topic_id, state.partition)
@@ -175,6 +248,9 @@ class Following:
         try:
             partition_log = await self._store.open_or_create(log_id, name, log_settings(settings))
         except DamagedLog as damage:
+            self._damaged_at_start[log_id] = damage
+            if self._others_have(state):
+                return await self._open_damaged(topic, state, served)
             served.troubles[state.partition] = str(damage)
             log.error("%s is offline: %s", name, damage)  # noqa: TRY400 - the sentence says it all
             return None
@@ -183,6 +259,26 @@ class Following:
             self._without_room[log_id] = served
             log.warning("%s is offline for now: %s", name, refusal.message)
             return None
+        return self._new_partition(name, partition_log, settings)
+
+    async def _open_damaged(self, topic: Topic, state: PartitionState, served: ServedTopic) -> Partition | None:
+        """A log that cannot be opened is fetched again. In its present life this node has told no leader of it."""
+        log_id = LogId(topic.topic_id, state.partition)
+        damage = self._damaged_at_start.get(log_id)
+        if damage is None:
+            return None  # another trouble
+        log.warning("%s: %s is damaged at byte %d: %s", topic.name, damage.path, damage.position, damage.problem)
+        try:
+            partition = await self._empty(topic, state, Offset(0), is_damaged=True)
+        except Refusal as refusal:
+            served.troubles[state.partition] = refusal.message
+            log.warning("%s-%d is offline for now: %s", topic.name, state.partition, refusal.message)
+            return None
+        del self._damaged_at_start[log_id]
+        served.troubles.pop(state.partition, None)
+        return partition
+
+    def _new_partition(self, name: TopicPartition, partition_log: PartitionLog, settings: TopicSettings) -> Partition:
         replica = Replica(
             self._node_id,
             log_start=Offset(partition_log.start_offset),
@@ -198,16 +294,37 @@ class Following:
             flusher=self._store.flusher,
             clock=self._store.world.clock,
         )
+        partition.on_damage = self._on_damage
         partition.configure(settings)
+        partition.set_leased(self._is_leased())
         return partition
 
-    def _lead(self, partition: Partition, state: PartitionState) -> None:
+    def _take_role(self, partition: Partition, state: PartitionState) -> None:
+        replica = partition.replica
         if state.leader != self._node_id:
-            partition.replica.resign()
-            self._watcher.left(partition)
-        elif state.leader_epoch > partition.replica.leader_epoch:
-            partition.lead(state.leader_epoch, state.isr, len(state.replicas))
+            if state.leader_epoch > replica.leader_epoch or state.leader != replica.leader:
+                partition.follow(state.leader_epoch, state.leader, state.replicas)
+                self._watcher.left(partition)
+                if partition.log.damage:
+                    self._followers.leave(partition)  # nobody may count on it; it is given up and begun anew
+                else:
+                    self._followers.follow(partition, state.leader)
+        elif state.leader_epoch > replica.leader_epoch:
+            self._followers.leave(partition)
+            partition.lead(state.leader_epoch, state.isr, state.replicas, state.partition_epoch)
             self._watcher.led(partition)
+        elif state.partition_epoch > partition.partition_epoch:  # else it is known, and a newer wish may be under way
+            partition.agreed_in_sync(state.isr, state.partition_epoch)
+
+    async def _give_up(self, served: ServedTopic, partition: Partition) -> None:
+        """Its replicas have moved: others have it, and this node's copy goes."""
+        log.info("%s is no longer kept here", partition.name)
+        served.partitions[partition.index] = None
+        self._watcher.left(partition)
+        self._followers.leave(partition)
+        partition.retire(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} has moved to other nodes"))
+        await self._followers.cut_done(partition.log_id)
+        await self._store.delete(partition.log_id)
 
     async def _drop(self, topic_id: TopicId) -> str | None:
         """Its name, if it was served here."""
@@ -218,7 +335,9 @@ class Following:
             await self._breather.breathe()
             if partition is not None:
                 self._watcher.left(partition)
+                self._followers.leave(partition)
                 partition.retire(Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {served.name!r} was deleted"))
+                await self._followers.cut_done(partition.log_id)
             await self._store.delete(LogId(topic_id, index))
         return served.name
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.elsewhere import write_markers
 from headrace.model.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.broker.partition import Partition
     from headrace.coordinators.transactions.effects import MarkerOrder
-    from headrace.model.names import TopicPartition
+    from headrace.model.names import NodeId, TopicPartition
     from headrace.runtime.tasks import TaskScope
 
 log = logging.getLogger(__name__)
@@ -60,13 +61,21 @@ class MarkerWriter:
     async def _write_round(self, names: Sequence[TopicPartition], order: MarkerOrder) -> list[TopicPartition]:
         """Append to all, then wait for all: one flush serves them. Returns those that have to be tried again."""
         waiting, written = [], []
+        elsewhere: dict[NodeId, list[TopicPartition]] = {}
         for name in names:
+            leader = self._leader_elsewhere(name)
+            if leader is not None:
+                elsewhere.setdefault(leader, []).append(name)
+                continue
             try:
                 written.append((name, self._append(name, order)))
             except Refusal as refusal:
                 if not self._is_pointless(name, refusal):
                     log.warning("the marker of %s for %s waits: %s", order.transactional_id, name, refusal.message)
                     waiting.append(name)
+        for leader, theirs in elsewhere.items():
+            codes = await write_markers(self._node, leader, theirs, order)
+            waiting += [name for name, code in codes.items() if not self._is_settled(name, code)]
         for name, (partition, admitted) in written:
             try:
                 await partition.committed(admitted, COMMIT_S_MAX)
@@ -74,6 +83,15 @@ class MarkerWriter:
                 if not self._is_pointless(name, refusal):
                     waiting.append(name)
         return waiting
+
+    def _leader_elsewhere(self, name: TopicPartition) -> NodeId | None:
+        topic = self._node.image.topic_named(name.topic)
+        partition = None if topic is None else topic.partitions.get(name.partition)
+        is_elsewhere = partition is not None and partition.has_leader and partition.leader != self._node.node_id
+        return partition.leader if partition is not None and is_elsewhere else None
+
+    def _is_settled(self, name: TopicPartition, code: ErrorCode) -> bool:
+        return code is ErrorCode.NONE or self._is_pointless(name, Refusal(code, "as the leader says"))
 
     def _is_pointless(self, name: TopicPartition, refusal: Refusal) -> bool:
         """The topic was deleted, and its part of the transaction with it; or a newer epoch has been here."""

@@ -7,38 +7,59 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.appending import AppendStage
+from headrace.broker.assembly import Assembly, Place
+from headrace.broker.belonging import Belonging
 from headrace.broker.coordination import Coordination, new_topic
 from headrace.broker.counters import Counters
+from headrace.broker.damage_care import DamageCare
+from headrace.broker.enrolment import DisplacedNode, Heartbeats
 from headrace.broker.fetching import SessionCache
+from headrace.broker.follower import Followers
 from headrace.broker.following import Following
-from headrace.broker.identity import check_metadata, load_or_create
-from headrace.broker.quorum import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, Quorum
+from headrace.broker.identity import check_metadata
+from headrace.broker.in_sync_review import InSyncReview
+from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
+from headrace.broker.scrub import Scrub
 from headrace.broker.topics import TopicTable
+from headrace.client.errors import ClientError
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
-from headrace.metadata.node_commands import name_cluster, register_node, reserve_producer_ids
-from headrace.metadata.topic_commands import create_topics
+from headrace.metadata.image import EMPTY_IMAGE
+from headrace.metadata.node_commands import reserve_producer_ids
+from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
-from headrace.model.names import NodeId, ProducerId, TopicId, topic_id_text, topic_name_problem
+from headrace.model.names import NodeId, ProducerId, TopicId, topic_name_problem
 from headrace.runtime.tasks import Breather, TaskScope
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import OPEN_FILES
 from headrace.storage.settings import LogSettings
 from headrace.storage.store import LogStore
+from headrace.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from headrace.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from headrace.broker.quorum import Response
+    from headrace.broker.controller import Controller
+    from headrace.broker.partition import Partition
+    from headrace.broker.quorum import Quorum, Response
     from headrace.metadata.controller import Decision
     from headrace.metadata.image import ClusterImage
-    from headrace.metadata.records import MetadataRecord
+    from headrace.metadata.records import Endpoint, MetadataRecord
     from headrace.metadata.settings import NodeSettings
+    from headrace.runtime.network import Address
     from headrace.runtime.world import World
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
+    from headrace.wire.api import Message
 
 Answer = TypeVar("Answer")
+Forwarded = TypeVar("Forwarded", bound="Message")
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +69,7 @@ ROOM_BYTES: Final = 1 << 20  # the first files of a hundred partitions
 EXPIRE_WAITERS_S: Final = 1.0
 EXPIRE_PRODUCERS_S: Final = 600.0
 LAG_PROBE_S: Final = 0.02
+LEAVE_S: Final = 5.0
 METADATA_SETTINGS: Final = LogSettings(retention_ms=None)
 
 
@@ -63,7 +85,11 @@ class Node:
         rack: str | None = None,
         listeners: Mapping[str, str] | None = None,
         open_files: int = OPEN_FILES,
+        voters: Mapping[NodeId, Address] | None = None,
+        join: Sequence[Address] = (),
     ) -> None:
+        """`voters` found a cluster together, this node among them; `join` are nodes of a cluster that exists. Without
+        any, it is a cluster of its own."""
         self.world = world
         self.counters = Counters()
         self.topics = TopicTable()
@@ -74,37 +100,90 @@ class Node:
         self.node_id: NodeId
         self.configs: NodeConfigs
         self.store: LogStore
-        self.quorum: Quorum
+        self.assembly: Assembly
         self.coordination: Coordination
+        self.scrub: Scrub
+        self.damage = DamageCare(self)
         self._following: Following
         self._asked_node_id = node_id
         self._static_configs = dict(configs or {})
         self._rack = rack
         self._listeners = dict(listeners or {})
         self._open_files = open_files
+        self._voters = dict(voters or {})
+        self._belonging = Belonging(world, node_id, self._voters, join)
         self._tasks = TaskScope(self._task_failed)
         self._producer_ids: tuple[int, int] = (0, 0)
         self._reserving: asyncio.Lock = asyncio.Lock()
+        self._is_following = False
+        self._has_left = False
+        self._place: Place
+        self._followers: Followers
+        self.followers_heard_ms: dict[NodeId, int] = {}
+        """When each node last fetched anything as a follower, on the steady clock."""
 
     # ---- life
 
-    async def start(self) -> None:
-        """Recover what is on disk and serve it. Raises before anything is changed if the directory is not ours."""
+    async def start(self, meet: Callable[[], Awaitable[Sequence[Endpoint]]] | None = None) -> None:
+        """Recover what is on disk, join the cluster and serve. Raises before anything is changed if the directory is
+        not ours.
+
+        `meet` opens the listener where other nodes find this one, and says where that and the clients' one are. It is
+        called once this node can take part in an election; without the others there may be none.
+        """
+        await self._open()
+        self.assembly.start(self._tasks)
+        self._tasks.start(self.store.run(), "flusher")
+        if meet is not None:
+            self._place.endpoints = tuple(await meet())
+        await self._belonging.enter(self._place, self.quorum, self._tasks)
+        identity = self._belonging.identity
+        check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
+        await self.assembly.join(identity.cluster_id or self._belonging.new_cluster_id())
+        await self._belonging.note_name(self.image.cluster_id or "")
+        self._is_following = True
+        await self._following.load(self.quorum.deleted_topics)
+        self._tasks.start(self._following.run(), "follow the image")
+        await self.assembly.enrolment.beat_until_served()
+        await self._following.caught_up()
+        self.assembly.serve(self._tasks)
+        self._start_chores()
+        self.is_ready = True
+
+    async def _open(self) -> None:
+        """Everything that this node can do by itself."""
         world = self.world
         NodeConfigs.checked(self._asked_node_id or NodeId(1), self._static_configs)  # before the directory is claimed
-        identity = await world.threads.run(
-            lambda: load_or_create(world.disk, self._asked_node_id, topic_id_text(TopicId(world.entropy.token(16))))
-        )
-        self.node_id = identity.node_id
+        await self._belonging.claim()
+        self.node_id = self._belonging.identity.node_id
         self.configs = NodeConfigs.checked(self.node_id, self._static_configs).known_as(self._identity_configs())
         self.store = LogStore(world, on_flushed=self._flushed, on_recovered=_log_recovery, open_files=self._open_files)
         await self.store.start()
-        found = self.store.log_ids()
-        if METADATA_LOG not in found:
-            check_metadata(identity, None, has_logs=bool(found))
-        self.quorum = Quorum(await self._open_metadata(), world.threads, world.clock, self._committed)
+        await self._belonging.look_at_logs(self.store.log_ids())
+        settings = node_settings(EMPTY_IMAGE, self.configs)
+        self._place = Place(
+            self.node_id,
+            world.entropy.token(16),
+            self._belonging.identity.directory,
+            Heartbeats.of(settings),
+            settings.controller_quorum_election_timeout_ms,
+            self._belonging.identity.cluster_id,
+            self._rack,
+            voters=self._voters,
+        )
+        metadata = MetadataStore(world, self.store, await self._open_metadata())
+        self.assembly = Assembly(
+            self._place,
+            self._belonging.first_membership(has_log=metadata.log.next_offset > 0),
+            world,
+            metadata,
+            self._committed,
+            self._installed,
+            self._leased,
+            self._task_failed,
+            lambda: self.settings,
+        )
         await world.threads.run(self.quorum.load)
-        check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
         self.fetch_sessions = SessionCache(
             self.topics,
             world.clock,
@@ -112,6 +191,11 @@ class Node:
             slots=self.settings.max_incremental_fetch_session_cache_slots,
         )
         self.coordination = Coordination(self)
+        self._followers = Followers(
+            self.node_id, self.assembly.peers, self.store, lambda: self.broker_epoch, self._task_failed
+        )
+        self._followers.bad_fetch = self.damage.bad_fetch
+        self.scrub = Scrub(world, self.topics, lambda: self.settings, self.counters, self.damage.found)
         self._following = Following(
             self.node_id,
             self.configs,
@@ -120,15 +204,15 @@ class Node:
             self.stage,
             lambda: self.quorum.image,
             self.coordination,
+            self._followers,
+            lambda: self.assembly.enrolment.is_leased,
+            self.damage.met,
         )
-        self._tasks.start(self.quorum.run(), "metadata log")
-        self._tasks.start(self.store.run(), "flusher")
-        await self.quorum.submit(lambda image: name_cluster(image, identity.cluster_id))
-        incarnation = world.entropy.token(16)
-        await self.quorum.submit(lambda image: register_node(image, self.node_id, incarnation, (), self._rack))
-        await self._following.load(self.quorum.deleted_topics)
-        self._start_chores()
-        self.is_ready = True
+
+    @property
+    def founders(self) -> list[NodeId]:
+        """With whom this node was told to found a cluster."""
+        return sorted(self._voters)
 
     def _identity_configs(self) -> dict[str, str]:
         rack = {} if self._rack is None else {"broker.rack": self._rack}
@@ -144,11 +228,26 @@ class Node:
 
     async def stop(self) -> None:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""
-        self.about_to_stop()
+        await self.leave()
+        await self._tasks.close()  # whoever follows the image starts coordinators and followers, so it goes first
         await self.coordination.close()
-        await self._tasks.close()
+        await self._followers.close()
+        await self.assembly.close()
         if not self.failed.done():  # what a failed node has on disk is unknown: the next start must see for itself
             await self.store.close()
+
+    async def leave(self) -> None:
+        """Let others lead, if there are others: while this node still answers, so that clients hear where to go. One
+        alone has nobody to leave to."""
+        self.about_to_stop()
+        if self.failed.done() or self._has_left or len(self.image.live_nodes()) < 2:
+            return
+        self._has_left = True
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self.assembly.enrolment.leave()
+        except TimeoutError:
+            log.warning("the controller has not taken over in time; others will when they miss this node")
 
     def about_to_stop(self) -> None:
         """Health checks say so from now on, so that nobody new is sent here."""
@@ -161,26 +260,49 @@ class Node:
             self.failed.set_result(error)
 
     def _task_failed(self, name: str, error: BaseException) -> None:
-        if not isinstance(error, DiskFailure):  # its words are enough, and `fail` says them
+        if not isinstance(error, DiskFailure | DisplacedNode):  # their words are enough, and `fail` says them
             log.error("the task %r failed", name, exc_info=error)
         self.fail(error)
 
     def _start_chores(self) -> None:
-        self._tasks.start(self._following.run(), "follow the image")
         self._tasks.start(self._every(lambda: CHECKPOINT_S, self.store.write_checkpoints), "checkpoints")
         self._tasks.start(
             self._every(lambda: self.settings.log_retention_check_interval_ms / 1000, self._delete_expired), "retention"
         )
         self._tasks.start(self._every(lambda: TRY_AGAIN_S, self._following.try_again), "partitions without room")
+        self._tasks.start(
+            self._every(lambda: TRY_AGAIN_S, lambda: self._belonging.note_company(self.quorum)), "company"
+        )
         self._tasks.start(self._every(lambda: EXPIRE_WAITERS_S, self._expire_waiters), "late acks")
         self._tasks.start(self._every(lambda: EXPIRE_PRODUCERS_S, self._expire_producers), "quiet producers")
         self._tasks.start(
             self._every(lambda: self.settings.offsets_retention_check_interval_ms / 1000, self.coordination.expire),
             "quiet groups and transactional ids",
         )
+        self._tasks.start(InSyncReview(self).run(), "in-sync sets")
+        self._tasks.start(self.scrub.run(), "scrub")
+        self._tasks.start(self.scrub.serve(), "scrub on demand")
+        self._tasks.start(self.damage.run(), "damaged replicas")
         self._tasks.start(self._probe_lag(), "loop lag")
 
     # ---- what it knows
+
+    @property
+    def quorum(self) -> Quorum:
+        return self.assembly.quorum
+
+    @property
+    def controller(self) -> Controller:
+        return self.assembly.controller
+
+    @property
+    def is_controller(self) -> bool:
+        return self.assembly.is_controller
+
+    @property
+    def broker_epoch(self) -> int:
+        """Which life of this node the cluster knows."""
+        return self.assembly.enrolment.broker_epoch
 
     @property
     def image(self) -> ClusterImage:
@@ -198,6 +320,10 @@ class Node:
         """Which of a topic's partitions are offline."""
         served = self.topics.topic(topic_id)
         return () if served is None else tuple(served.troubles)
+
+    def doubted_nodes(self) -> tuple[NodeId, ...]:
+        """Nodes that may be gone, though nobody has decided so yet."""
+        return self.assembly.peers.doubted()
 
     # ---- what it can be asked to do
 
@@ -236,14 +362,45 @@ class Node:
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, Refusal]:
         """Create topics that a client mentioned. Returns why, for those that cannot be."""
-        wanted = [new_topic(name, self.settings) for name in names]
-        outcomes = await self.submit_each(
-            names, lambda image: create_topics(image, wanted, self.configs, self.new_topic_id), needs_room=True
+        refusals = await self.create_topics(
+            [new_topic(name, self.settings, len(self.image.live_nodes())) for name in names]
         )
+        return {name: it for name, it in refusals.items() if it.code != ErrorCode.TOPIC_ALREADY_EXISTS}
+
+    async def create_topics(self, wanted: Sequence[NewTopic]) -> dict[str, Refusal]:
+        """On the node's own account, wherever the controller is. Returns why, for those that cannot be."""
+        if not self.is_controller:
+            return await self._create_topics_elsewhere(wanted)
+        outcomes = await self.submit_each(
+            [topic.name for topic in wanted],
+            lambda image: create_topics(image, wanted, self.configs, self.new_topic_id),
+            needs_room=True,
+        )
+        return {outcome.name: outcome.result for outcome in outcomes if isinstance(outcome.result, Refusal)}
+
+    async def _create_topics_elsewhere(self, wanted: Sequence[NewTopic]) -> dict[str, Refusal]:
+        request = CreateTopicsRequest(
+            [
+                CreatableTopic(
+                    topic.name,
+                    topic.partition_count,
+                    topic.replication_factor,
+                    configs=[CreatableTopicConfig(name, value) for name, value in topic.configs],
+                )
+                for topic in wanted
+            ]
+        )
+        try:
+            answer = await self.forward(request, CreateTopicsRequest.VERSIONS[1], CreateTopicsResponse)
+        except ClientError as trouble:
+            refusal = Refusal(ErrorCode.NOT_CONTROLLER, f"the controller cannot be reached: {trouble}")
+            return {topic.name: refusal for topic in wanted}
+        except Refusal as refusal:
+            return {topic.name: refusal for topic in wanted}
         return {
-            outcome.name: outcome.result
-            for outcome in outcomes
-            if isinstance(outcome.result, Refusal) and outcome.result.code != ErrorCode.TOPIC_ALREADY_EXISTS
+            topic.name: Refusal(ErrorCode(topic.error_code), topic.error_message or "")
+            for topic in answer.topics
+            if topic.error_code
         }
 
     def missing_topic_code(self, name: str) -> ErrorCode:
@@ -255,16 +412,67 @@ class Node:
         async with self._reserving:
             first, end = self._producer_ids
             if first == end:
-                block = await self.quorum.submit(lambda image: reserve_producer_ids(image, self.node_id))
-                first, end = block
+                first, end = await self._reserved_producer_ids()
             self._producer_ids = (first + 1, end)
         return ProducerId(first)
 
+    async def _reserved_producer_ids(self) -> tuple[int, int]:
+        """A producer asks any node, so "not the controller" would puzzle it: older clients take that for the end.
+        Kafka says this instead, which every client rides out."""
+        try:
+            return await self._reserve_producer_ids()
+        except (Refusal, ClientError) as trouble:
+            raise Refusal(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer ids to give out: {trouble}"
+            ) from trouble
+
+    async def _reserve_producer_ids(self) -> tuple[int, int]:
+        if self.is_controller:
+            return await self.quorum.submit(lambda image: reserve_producer_ids(image, self.node_id))
+        answer = await self.assembly.ask_controller(
+            AllocateProducerIdsRequest(self.node_id, self.broker_epoch), AllocateProducerIdsResponse
+        )
+        if answer.error_code:
+            raise Refusal(ErrorCode(answer.error_code), "the controller gives out no producer ids now")
+        return answer.producer_id_start, answer.producer_id_start + answer.producer_id_len
+
+    async def forward(
+        self, message: Message, version: int, answer: type[Forwarded], *, client_id: str = "", client_host: str = ""
+    ) -> Forwarded:
+        """Let the controller decide it, and wait until this node serves the result. Raises Refusal or ClientError."""
+        answered = await self.assembly.forward(message, version, answer, client_id=client_id, client_host=client_host)
+        await self._following.caught_up()
+        return answered
+
+    def stop_following(self, partition: Partition) -> None:
+        """Its copy is damaged: the leader must not take it for one that keeps up."""
+        self._followers.leave(partition)
+
+    async def fetch_again(self, partition: Partition) -> None:
+        await self._following.fetch_again(partition)
+
+    def start_chore(self, work: Coroutine[object, object, None], name: str) -> None:
+        self._tasks.start(work, name)
+
+    def heard_follower(self, node_id: NodeId) -> None:
+        self.followers_heard_ms[node_id] = int(self.world.clock.monotonic_s() * 1000)
+
     # ---- chores
 
+    def _leased(self, is_leased: bool) -> None:
+        """The others believe that this node is there, or may not any more: then it must refuse writes."""
+        if not is_leased and not self._has_left:
+            log.warning("the controller has not answered for too long; no writes are taken until it does")
+        for partition in self.topics.partitions():
+            partition.set_leased(is_leased)
+
     def _committed(self, records: Sequence[MetadataRecord]) -> None:
-        if self.is_ready:  # before, everything is loaded from the image at once
+        if self._is_following:  # before, everything is loaded from the image at once
             self._following.committed(records)
+
+    def _installed(self, before: ClusterImage, after: ClusterImage) -> None:
+        if self._is_following:
+            self._following.jumped(before, after)
 
     def _flushed(self, flushed_log: PartitionLog) -> None:
         partition = self.topics.by_log_id(flushed_log.log_id)

@@ -19,7 +19,16 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
 from headrace.replication.producers import NO_SEQUENCE, StagedProducers
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import ATTRIBUTES_LOW_BYTE, HEADER_SIZE, MAGIC, TRANSACTIONAL_BIT, place, read_header
+from headrace.wire.batches import (
+    ATTRIBUTES_LOW_BYTE,
+    HEADER_SIZE,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    CorruptBatch,
+    crc_matches,
+    place,
+    read_header,
+)
 from headrace.wire.control import Marker, encode_marker
 from headrace.wire.produce import RecordError
 from headrace.wire.validation import (
@@ -55,6 +64,7 @@ logger = logging.getLogger(__name__)
 
 ZSTD_FROM: Final = 7  # older clients would meet a codec that they do not know
 NO_LIMIT: Final = -1
+DELETED_LOOK_S: Final = 0.05  # followers fetch twice a second at least, and nobody deletes records in a hurry
 INFLATE_MAX: Final = 64 << 20  # a compressed batch may open to this, on the loop; more is a bomb
 
 
@@ -62,6 +72,10 @@ class Listener(Protocol):
     """Somebody who waits for a partition to change: more to read, a new start, or its end."""
 
     def partition_changed(self, partition: Partition) -> None: ...
+
+    def partition_advanced(self, partition: Partition) -> None:
+        """More of it is safe. That is to be told with the next answer, and need not hasten one."""
+        ...
 
 
 class Readable(NamedTuple):
@@ -90,6 +104,7 @@ class Partition:
         "_clock",
         "_damaged_place",
         "_flusher",
+        "_follower_listeners",
         "_has_oldest_time",
         "_listeners",
         "_max_message_bytes",
@@ -104,6 +119,9 @@ class Partition:
         "last_stable_offset",
         "log",
         "name",
+        "on_damage",
+        "on_flushed",
+        "partition_epoch",
         "replica",
         "settings",
     )
@@ -123,6 +141,8 @@ class Partition:
         self.log = log
         self.replica = replica
         self.settings = DEFAULT_TOPIC_SETTINGS
+        self.partition_epoch = 0
+        """Which state of the partition the controller was last heard of."""
         self.high_watermark = Offset(0)
         self.last_stable_offset = Offset(0)
         """Exclusive: below it every transaction is decided, and the decision is as safe as the high watermark."""
@@ -138,6 +158,11 @@ class Partition:
         self._waiters = CommitWaiters()
         self._damaged_place: tuple[str, int] | None = None
         self._listeners: dict[Listener, None] = {}
+        self._follower_listeners: dict[Listener, None] = {}
+        self.on_flushed: Callable[[Partition], None] | None = None
+        """While this node follows: its leader waits to hear of it."""
+        self.on_damage: Callable[[Partition, int], None] | None = None
+        """Somebody met bytes that make no sense, at this offset; -1 if it is not known."""
 
     # ---- writing
 
@@ -145,7 +170,7 @@ class Partition:
         """Check a client's batch and stage it for this turn's write. Raises Refusal; then nothing has changed."""
         replica = self.replica
         if acks == ACKS_ALL or not replica.is_leader:
-            replica.check_write(acks)
+            self._check_write(batch, acks)
         size = len(batch)
         if size < HEADER_SIZE:
             raise too_short(size)
@@ -175,6 +200,14 @@ class Partition:
         if acks == ACKS_ALL:
             write.is_urgent = True
         return Admitted(self, write, base_offset, next_offset, append_time_ms)
+
+    def _check_write(self, batch: memoryview, acks: int) -> None:
+        try:
+            self.replica.check_write(acks)
+        except Refusal as refusal:
+            if len(batch) >= HEADER_SIZE:
+                self._staged_producers.note_refused(read_header(batch), refusal)
+            raise
 
     def _check_times(self, base_ms: int, max_ms: int) -> None:
         """Refuse times that are too far from ours. The clock is read only if a batch could be too far ahead."""
@@ -233,9 +266,12 @@ class Partition:
         except Refusal as refusal:
             write.refusal = refusal
             self._stage.refused(refusal)
+            for header in write.headers:
+                self._staged_producers.note_refused(header, refusal)
             return 0
         self._advance(self.replica.on_written(Offset(log.next_offset)))
         self._flusher.want(log, is_urgent=write.is_urgent or bool(self._listeners))
+        self._notify_followers()
         return log.next_offset - first_offset
 
     # ---- what the node itself writes, at once and for good
@@ -288,6 +324,7 @@ class Partition:
             raise
         self._advance(self.replica.on_written(Offset(log.next_offset)))
         self._flusher.want(log, is_urgent=True)
+        self._notify_followers()
         return Admitted(self, None, header.base_offset, header.next_offset, NO_TIMESTAMP)
 
     # ---- transactions
@@ -318,6 +355,8 @@ class Partition:
     def flushed(self) -> None:
         """The log's bytes up to its `flushed_offset` are on the device."""
         self._advance(self.replica.on_flushed(Offset(self.log.flushed_offset)))
+        if self.on_flushed is not None:
+            self.on_flushed(self)
 
     def when_committed(self, admitted: Admitted, wake: Callable[[], None], deadline_s: float) -> None:
         """Call `wake` once the high watermark covers the batch, or it is refused because time is up."""
@@ -349,8 +388,9 @@ class Partition:
         return self.readable_end(is_committed_only=is_committed_only)
 
     def expire_waiters(self, now_s: float) -> None:
-        too_late = Refusal(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has it on disk in time")
-        self._waiters.refuse_late(now_s, too_late)
+        if self._waiters:
+            too_late = Refusal(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has it on disk in time")
+            self._waiters.refuse_late(now_s, too_late)
 
     def _advance(self, high_watermark: Offset) -> None:
         if high_watermark <= self.high_watermark:
@@ -385,11 +425,7 @@ class Partition:
         self.replica.check_epoch(leader_epoch)
         self.replica.check_read()
         log = self.log
-        if not log.start_offset <= offset <= log.next_offset:
-            raise Refusal(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.name} has offsets {log.start_offset} to {log.next_offset}, not {offset}",
-            )
+        self._check_offset(offset)
         end = self.readable_end(is_committed_only=is_committed_only)
         records: FileSlice | None = None
         aborted: Sequence[AbortedTransaction] = ()
@@ -402,6 +438,14 @@ class Partition:
         elif self.high_watermark < log.next_offset:
             self._flusher.want(log, is_urgent=True)  # somebody waits for these bytes to become readable
         return Readable(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset), aborted)
+
+    def _check_offset(self, offset: Offset) -> None:
+        log = self.log
+        if not log.start_offset <= offset <= log.next_offset:
+            raise Refusal(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} has offsets {log.start_offset} to {log.next_offset}, not {offset}",
+            )
 
     def _aborted_in(self, records: FileSlice, offset: int, next_offset: int) -> Sequence[AbortedTransaction]:
         try:
@@ -423,16 +467,97 @@ class Partition:
             return NO_EPOCH, NO_OFFSET
         return self.log.epochs.end_offset_for(epoch, self.log.next_offset)
 
-    def listen(self, listener: Listener) -> None:
-        self._listeners[listener] = None
+    def listen(self, listener: Listener, *, is_follower: bool = False) -> None:
+        """A follower hears of everything that is written; others of what is safe."""
+        (self._follower_listeners if is_follower else self._listeners)[listener] = None
 
     def unlisten(self, listener: Listener) -> None:
         self._listeners.pop(listener, None)
+        self._follower_listeners.pop(listener, None)
+
+    def _notify_followers(self) -> None:
+        if self._follower_listeners:
+            for listener in list(self._follower_listeners):
+                listener.partition_changed(self)
 
     def _notify(self) -> None:
+        for listener in self._follower_listeners:
+            listener.partition_advanced(self)
         if self._listeners:
             for listener in list(self._listeners):
                 listener.partition_changed(self)
+
+    # ---- replicas
+
+    def read_as_follower(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> tuple[Readable, Offset]:
+        """What follows `offset`, safe or not, and where it ends. Raises Refusal if the offset is not ours."""
+        log = self.log
+        self._check_offset(offset)
+        records, end = None, offset
+        if offset < log.next_offset and (max_bytes > 0 or at_least_one):
+            run = log.read_run(offset, max_bytes, Offset(log.next_offset), at_least_one=at_least_one)
+            if run is not None:
+                records, end = run[0], Offset(run[1])
+        return Readable(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset)), end
+
+    def divergence(self, offset: Offset, last_epoch: Epoch) -> tuple[Epoch, Offset] | None:
+        """Where a follower's log went another way than ours: its last batch before `offset` is of `last_epoch`."""
+        if last_epoch == NO_EPOCH or offset <= self.log.start_offset:
+            return None
+        epoch, end = self.epoch_end(last_epoch)
+        if epoch == NO_EPOCH:  # all that we have is of later leaders
+            return NO_EPOCH, Offset(self.log.start_offset)
+        return (epoch, end) if epoch < last_epoch or end < offset else None
+
+    def follower_fetched(
+        self, node_id: NodeId, broker_epoch: int, written: Offset, flushed: Offset, log_start: Offset
+    ) -> None:
+        """A follower that agrees with us up to `written` asks for more."""
+        now_ms = int(self._clock.monotonic_s() * 1000)
+        safe = min(flushed, written)
+        self._advance(self.replica.on_follower_fetched(node_id, broker_epoch, written, safe, now_ms, log_start))
+
+    def follow(self, epoch: Epoch, leader: NodeId, replicas: Sequence[NodeId]) -> None:
+        """Another node leads from `epoch` on, or nobody does. Whoever waits for us has to ask there."""
+        self.replica.become_follower(epoch, leader, replicas)
+        self._waiters.refuse_all(
+            Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {leader} leads {self.name} in epoch {epoch}")
+        )
+        self._notify()
+        self._notify_followers()
+
+    def append_from_leader(self, records: memoryview, high_watermark: Offset, log_start: Offset) -> bool:
+        """What follows in the leader's log, as it is there. Raises CorruptBatch if it is damaged; nothing is kept then.
+
+        Returns whether the log begins elsewhere now, which is to be made durable before anybody is told.
+        """
+        log = self.log
+        expected = Expected(
+            log.next_offset,
+            log.epochs.latest,
+            self.replica.leader_epoch,
+            log.settings.may_have_gaps,
+        )
+        views, headers = new_batches(records, expected)
+        if views:
+            log.append(views, headers)
+            self.replica.on_written(Offset(log.next_offset))
+            self._flusher.want(log, is_urgent=True)
+        self._advance(self.replica.on_leader_said(high_watermark))
+        start = min(log_start, self.high_watermark)
+        if start <= log.start_offset:
+            return False
+        log.advance_start(start)
+        self._review_stability()
+        return True
+
+    def was_cut(self) -> None:
+        """The log was truncated, or begun anew: it did not agree with the leader's."""
+        log = self.log
+        self.replica.on_truncated(Offset(log.next_offset))
+        self.high_watermark = min(self.high_watermark, self.replica.high_watermark)
+        log.high_watermark = self.high_watermark
+        self._review_stability()
 
     # ---- change
 
@@ -447,9 +572,23 @@ class Partition:
         policy: Durability = "flushed" if settings.commits_when_flushed else "written"
         self._advance(self.replica.set_policy(durability=policy, min_insync=settings.min_insync_replicas))
 
-    def lead(self, epoch: Epoch, in_sync: Sequence[NodeId], replication_factor: int) -> None:
+    def lead(
+        self, epoch: Epoch, in_sync: Sequence[NodeId], replicas: Sequence[NodeId], partition_epoch: int = 0
+    ) -> None:
+        self.partition_epoch = partition_epoch
         self._staged_producers.claims.clear()
-        self._advance(self.replica.become_leader(epoch, in_sync, replication_factor))
+        self._staged_producers.forget_refused()
+        now_ms = int(self._clock.monotonic_s() * 1000)
+        self._advance(self.replica.become_leader(epoch, in_sync, replicas, now_ms))
+
+    def set_leased(self, is_leased: bool) -> None:
+        """Without a lease it takes and shows nothing, also if it leads: another node may do so by now."""
+        self._advance(self.replica.set_leased(is_leased))
+
+    def agreed_in_sync(self, in_sync: Sequence[NodeId], partition_epoch: int) -> None:
+        """As the leader: the controller has agreed to this in-sync set."""
+        self.partition_epoch = partition_epoch
+        self._advance(self.replica.set_in_sync(in_sync))
 
     def delete_records(self, before: Offset) -> Offset:
         """Move the log's start; -1 means everything that is committed. Returns the new start."""
@@ -469,7 +608,22 @@ class Partition:
             self.log.advance_start(target)
             self._review_stability()
             self._notify()
+            self._notify_followers()
         return Offset(self.log.start_offset)
+
+    async def deleted_everywhere(self, before: Offset, within_s: float) -> None:
+        """Wait until no replica in sync has records before that: whoever leads next must not bring them back.
+
+        Raises Refusal if that takes too long, or this node no longer leads.
+        """
+        deadline_s = self._clock.monotonic_s() + within_s
+        while True:
+            self.replica.check_read()
+            if self.replica.begins_everywhere_at(before):
+                return
+            if self._clock.monotonic_s() >= deadline_s:
+                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has deleted the records in time")
+            await asyncio.sleep(DELETED_LOOK_S)
 
     def delete_expired(self, now_ms: Millis) -> tuple[int, Offset] | None:
         """Drop what retention allows; how many segments, and where the log begins now. None if there was nothing."""
@@ -485,7 +639,10 @@ class Partition:
         place = (damage.path, damage.position)
         if place != self._damaged_place:
             self._damaged_place = place
-            logger.error("%s cannot be read: %s", self.name, damage)
+            has_others = len(self.replica.replicas) > 1  # then it is fetched again, and nobody has to do anything
+            logger.log(logging.WARNING if has_others else logging.ERROR, "%s cannot be read: %s", self.name, damage)
+            if self.on_damage is not None:
+                self.on_damage(self, damage.offset)
 
     def retire(self, refusal: Refusal) -> None:
         """The partition is deleted or no longer ours: nobody may wait for it any longer."""
@@ -502,6 +659,50 @@ def _check(batch: memoryview, header: BatchHeader, size: int, version: int) -> N
     check_batch(batch, header, size, is_zstd_allowed=version >= ZSTD_FROM)
     if header.record_count <= PLAIN_RECORDS_MAX:
         check_count(batch, header)
+
+
+class Expected(NamedTuple):
+    """What a follower may expect of its leader's next batches."""
+
+    next_offset: int
+    latest_epoch: int
+    leader_epoch: int
+    may_have_gaps: bool
+
+
+def new_batches(records: memoryview, expected: Expected) -> tuple[list[memoryview], list[BatchHeader]]:
+    """The batches of a fetch, each checked. Raises CorruptBatch.
+
+    The CRC covers neither offset nor epoch: that one batch follows the other vouches for them. A leader sends whole
+    batches, so what seems to be cut short has a length that is wrong.
+    """
+    views: list[memoryview] = []
+    headers: list[BatchHeader] = []
+    position, offset, epoch = 0, expected.next_offset, expected.latest_epoch
+    while position < len(records):
+        header = _whole_batch(records, position)
+        if header.base_offset != offset and not (expected.may_have_gaps and header.base_offset > offset):
+            raise CorruptBatch(f"a batch has offset {header.base_offset}, expected {offset}")
+        if not epoch <= header.leader_epoch <= expected.leader_epoch:
+            raise CorruptBatch(
+                f"the batch at {header.base_offset} has leader epoch {header.leader_epoch}, expected "
+                f"{epoch} to {expected.leader_epoch}"
+            )
+        if not crc_matches(records, header, position):
+            raise CorruptBatch(f"the batch at {header.base_offset} does not match its CRC")
+        views.append(records[position : position + header.size])
+        headers.append(header)
+        position, offset, epoch = position + header.size, header.next_offset, header.leader_epoch
+    return views, headers
+
+
+def _whole_batch(records: memoryview, position: int) -> BatchHeader:
+    room = len(records) - position
+    if room >= HEADER_SIZE:
+        header = read_header(records, position)
+        if header.magic == MAGIC and HEADER_SIZE <= header.size <= room and header.last_offset_delta >= 0:
+            return header
+    raise CorruptBatch(f"no whole batch begins at byte {position} of {len(records)}")
 
 
 def log_settings(settings: TopicSettings) -> LogSettings:

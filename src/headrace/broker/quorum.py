@@ -1,155 +1,408 @@
-"""The metadata log of a cluster with one voter: decide, append, flush, apply.
+"""The metadata log of a cluster: decide, append, agree, apply.
 
-A command is decided against the *pending* image, which holds everything appended so far, and answered once its records
-are on disk and the *committed* image holds them. With more voters Raft decides when that is; nobody else changes.
+A command is decided by the controller, which is the leader of the metadata log, against the *pending* image: everything
+appended so far. It is answered once its records are agreed on and the *committed* image holds them. One node alone is a
+cluster with one voter, and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from headrace.metadata.encoding import decode_record, encode_record
+from headrace.broker.metadata_entries import decided_batch, records_of
+from headrace.broker.metadata_snapshot import image_of, image_payload
 from headrace.metadata.image import EMPTY_IMAGE, ClusterImage
 from headrace.metadata.records import TopicDeleted
-from headrace.model.errors import DiskFailure
-from headrace.model.names import Epoch, LogId, TopicId, TopicPartition
-from headrace.storage.damage import DamagedLog
-from headrace.wire.batches import CorruptBatch, read_header
-from headrace.wire.records import decode_records, encode_batch
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import Offset
+from headrace.raft.log import Snapshot
+from headrace.raft.node import RaftNode, Timing
+from headrace.raft.ready import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
+    from headrace.broker.metadata_store import MetadataStore
     from headrace.metadata.controller import Decision
     from headrace.metadata.records import MetadataRecord
-    from headrace.runtime.clock import Clock
-    from headrace.runtime.threads import Threads
-    from headrace.storage.log import PartitionLog
+    from headrace.model.names import NodeId, TopicId
+    from headrace.raft.log import Entry, Term
+    from headrace.raft.membership import Membership, Replica
+    from headrace.raft.messages import Letter, Message
+    from headrace.raft.ready import Ready
+    from headrace.runtime.world import World
 
 Response = TypeVar("Response")
 
-METADATA_TOPIC: Final = TopicPartition("__cluster_metadata", 0)
-METADATA_LOG: Final = LogId(TopicId(bytes(15) + b"\x01"), 0)  # the id that Kafka gives to this topic
-FLUSH_LANE: Final = "metadata-flush"  # a decision must not queue behind the data's flushes
-RESERVE_BYTES: Final = 64 << 10  # hundreds of decisions: a full disk must not keep us from starting or deleting topics
-RESTORE_METADATA: Final = (
-    "This is the metadata log: it says which topics there are and whose the other logs are. Restore it from a backup; "
-    "do not remove it"
-)
-READ_BYTES: Final = 1 << 20
-INFLATE_MAX: Final = 1 << 20  # our own batches are never compressed
+BYTES_UNLIMITED: Final = 1 << 62
+SNAPSHOT_EVERY: Final = 20_000  # records: a start reads at most twice as many, in a tenth of a second each
+
+log = logging.getLogger(__name__)
+
+
+class _Waiting(NamedTuple):
+    """A command whose answer waits until everything before `end` is agreed on, as it was written in `term`."""
+
+    end: Offset
+    term: Term
+    agreed: asyncio.Future[None]
 
 
 class Quorum:
-    """One voter's metadata log. `on_commit` sees each run of records once, in order, after it was applied."""
+    """One voter's part. `on_commit` sees each run of records once, in order, after it was applied; `on_install` sees
+    the image before and after when a snapshot took the place of records that this node has missed."""
 
     def __init__(
         self,
-        log: PartitionLog,
-        threads: Threads,
-        clock: Clock,
+        store: MetadataStore,
+        me: Replica,
+        world: World,
         on_commit: Callable[[Sequence[MetadataRecord]], None],
+        on_install: Callable[[ClusterImage, ClusterImage], None],
+        *,
+        first: Membership,
+        election_timeout_ms: int,
+        send: Callable[[Letter], None] | None = None,
     ) -> None:
-        self._log = log
-        self._threads = threads
-        self._clock = clock
-        self._on_commit = on_commit
-        self._pending_image: ClusterImage = EMPTY_IMAGE
-        self._waiting: list[tuple[Sequence[MetadataRecord], asyncio.Future[None]]] = []
-        self._wake = asyncio.Event()
-        self._epoch = Epoch(0)
-        self._failure: DiskFailure | None = None
+        """`first` is who votes until the log says so. Empty: this node has to be told, or waits for `found`."""
         self.image: ClusterImage = EMPTY_IMAGE
-        """What is committed: the only image that may be shown to anybody."""
+        """What is agreed on: the only image that may be shown to anybody."""
+        self.applied_end: Offset = Offset(0)
+        """Up to where `image` holds it. More may be agreed on already."""
+        self.found_image: ClusterImage = EMPTY_IMAGE
+        """What the log said at `load`, agreed on or not: good enough to know where others listen."""
         self.deleted_topics: set[TopicId] = set()
         """Topics that the log says were deleted, as of `load`. Their data may be removed; no other may."""
+        self._store = store
+        self._me = me
+        self._world = world
+        self._on_commit = on_commit
+        self._on_install = on_install
+        self._send = send or _nobody
+        self._first = first
+        self._timing = Timing.of(election_timeout_ms)
+        self._raft: RaftNode
+        self._pending_image: ClusterImage = EMPTY_IMAGE
+        self._pending_term: Term | None = None
+        """The term of our own leadership that `_pending_image` belongs to."""
+        self._waiting: list[_Waiting] = []
+        self._wake = asyncio.Event()
+        self._agreed_once = asyncio.Event()
+        self._advanced: asyncio.Future[None] | None = None
+        """For those who wait for the image to hold more than it does."""
+        self._confirming: dict[asyncio.Future[None], None] = {}
+        self._failure: Exception | None = None
 
     def load(self) -> None:
-        """Rebuild the image from the log; before the node starts, so it may block. DamagedLog if it cannot be read."""
-        for records in _replay(self._log):
-            self.image = self.image.apply_all(records)
-            self.deleted_topics.update(record.topic_id for record in records if isinstance(record, TopicDeleted))
-        self._pending_image = self.image
-        self._epoch = Epoch(self._log.epochs.latest + 1)
-        self._log.reserve(RESERVE_BYTES)
+        """Read the log; before the node starts, so it may block. DamagedLog if it cannot be read.
+
+        What is found is not known to be agreed on, unless this node is the only voter.
+        """
+        raft_log, ballot = self._store.load(self._first), self._store.load_ballot()
+        self.image, self.applied_end = image_of(raft_log.snapshot.payload), raft_log.snapshot.end
+        self.found_image = self.image
+        for entry in raft_log.entries_from(raft_log.start, BYTES_UNLIMITED):
+            records = records_of(entry)
+            self.deleted_topics.update(it.topic_id for it in records if isinstance(it, TopicDeleted))
+            self.found_image = self.found_image.apply_all(records)
+        chance = self._world.entropy.fraction
+        self._raft = RaftNode(self._me, raft_log, ballot, now_ms=self._now_ms(), chance=chance, timing=self._timing)
+        self._lead_if_alone()
+
+    def found(self, membership: Membership) -> None:
+        """Begin a cluster. If another founder was faster, its log is here already, and says all."""
+        if self.has_log:
+            return
+        self._raft.log.found(membership)
+        self._lead_if_alone()
+        self._wake.set()
+
+    def _lead_if_alone(self) -> None:
+        if self._raft.membership.voter_ids == (self._me.node_id,):
+            self._raft.tick(self._raft.next_deadline_ms())  # nobody else can lead, so nobody need be waited for
+
+    def close(self) -> None:
+        self._store.close()
+
+    @property
+    def has_company(self) -> bool:
+        """Whether there are other nodes, or must be: this one alone does not decide."""
+        return self._raft.membership.everybody != (self._me.node_id,)
+
+    @property
+    def has_log(self) -> bool:
+        """Whether this node has taken part in deciding anything, or was told of it."""
+        return self._raft.log.end > 0
+
+    # ---- who decides
+
+    @property
+    def is_leader(self) -> bool:
+        return self._raft.role is Role.LEADER
+
+    @property
+    def is_in_charge(self) -> bool:
+        """It leads, and its image holds everything that was agreed on before it did."""
+        return self.is_leader and self._raft.log.term_before(self.applied_end) == self._raft.term
+
+    def get_leader(self) -> NodeId | None:
+        return self._raft.get_leader()
+
+    @property
+    def raft(self) -> RaftNode:
+        """For looking at."""
+        return self._raft
+
+    # ---- deciding
 
     async def submit(self, decide: Callable[[ClusterImage], Decision[Response]]) -> Response:
-        """Decide a command, make its records durable, apply them, then answer. DiskFailure if that is impossible."""
+        """Decide a command, let it be agreed on, apply it, then answer.
+
+        Raises Refusal NOT_CONTROLLER if another node decides, or took over meanwhile: then it is not known whether the
+        command counts. DiskFailure if nothing can be decided any more.
+        """
         if self._failure is not None:
             raise self._failure
-        decision = decide(self._pending_image)
+        if not self.is_leader:
+            raise self._not_controller()
+        self._follow_own_leadership()
+        try:
+            decision = decide(self._pending_image)
+        except Refusal:
+            await self._state_confirmed()
+            raise
         if decision.records:
-            committed = self._append(decision.records)
-            await committed
+            self._append(decision.records)
+            await self._agreed(self._raft.log.end)
+        else:
+            await self._state_confirmed()
         return decision.response
 
-    def _append(self, records: Sequence[MetadataRecord]) -> asyncio.Future[None]:
-        now_ms = self._clock.wall_ms()
-        # One batch, whatever its size: a crash leaves all of a command's records in the log, or none.
-        batch = encode_batch(
-            [(now_ms, None, encode_record(record), ()) for record in records],
-            base_offset=self._log.next_offset,
-            leader_epoch=self._epoch,
-        )
-        self._log.append([batch], [read_header(batch)])
-        self._pending_image = self._pending_image.apply_all(records)
-        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((records, committed))
+    async def _state_confirmed(self) -> None:
+        """An answer that changes nothing still tells of a state: it must be agreed on, and the latest there is.
+
+        One who was paused, or is cut off, may think that it leads while others have decided more.
+        """
+        await self._agreed(self._raft.log.end)
+        if self._raft.membership.voter_ids != (self._me.node_id,):  # nobody takes over from a lone voter
+            await self.confirm_leadership()
+
+    async def confirm_leadership(self) -> None:
+        """Wait until it is certain that nobody else had taken over when this was called.
+
+        Raises Refusal NOT_CONTROLLER if somebody had, or nobody knows.
+        """
+        if not self.is_leader:
+            raise self._not_controller()
+        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._confirming[confirmed] = None
+        try:
+            self._raft.read(confirmed)
+            self._wake.set()
+            await confirmed
+        finally:
+            self._confirming.pop(confirmed, None)
+
+    async def change_membership(self, membership: Membership) -> None:
+        """Let the voters agree on who takes part. Raises Refusal if it is not safe, or another change is under way."""
+        end = self._raft.change_membership(membership, self._now_ms())
         self._wake.set()
-        return committed
+        await self._agreed(end)
+
+    def hand_over(self, heir: NodeId) -> None:
+        """Let another voter decide from now on. Raises Refusal if this node does not."""
+        self._raft.hand_over(heir, self._now_ms())
+        self._wake.set()
+
+    @property
+    def knows_agreed(self) -> bool:
+        """Whether it is known what was agreed on before this node started."""
+        return self._agreed_once.is_set()
+
+    async def agreed_start(self) -> None:
+        """Wait until it is known what was agreed on before this node started."""
+        await self._agreed_once.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _append(self, records: Sequence[MetadataRecord]) -> None:
+        raft = self._raft
+        batch = decided_batch(records, raft.log.end, raft.term, self._world.clock.wall_ms())
+        raft.propose(batch, len(records))
+        self._pending_image = self._pending_image.apply_all(records)
+        self._wake.set()
+
+    async def _agreed(self, end: Offset) -> None:
+        if end <= self.applied_end:
+            return
+        agreed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(end, self._raft.term, agreed))
+        await agreed
+
+    def _follow_own_leadership(self) -> None:
+        """A new leader's pending image holds what earlier ones wrote and nobody has agreed on yet."""
+        raft = self._raft
+        if self._pending_term == raft.term:
+            return
+        self._pending_image = self.image
+        for entry in raft.log.entries_from(self.applied_end, BYTES_UNLIMITED):
+            self._pending_image = self._pending_image.apply_all(records_of(entry))
+        self._pending_term = raft.term
+
+    def _not_controller(self) -> Refusal:
+        leader = self._raft.get_leader()
+        if leader is None:
+            return self.no_controller()
+        return Refusal(ErrorCode.NOT_CONTROLLER, f"node {self._me.node_id} is not the controller; node {leader} is")
+
+    def no_controller(self) -> Refusal:
+        voters = self._raft.membership.voter_ids
+        needed = len(voters) // 2 + 1
+        return Refusal(
+            ErrorCode.NOT_CONTROLLER,
+            f"nobody is the controller as far as node {self._me.node_id} knows: "
+            f"{needed} of the voters {', '.join(map(str, voters))} must be there to elect one",
+        )
+
+    async def applied_up_to(self, end: Offset) -> None:
+        """Wait until the image holds everything before `end`. DiskFailure if it never will."""
+        while self.applied_end < end:
+            if self._failure is not None:
+                raise self._failure
+            self._advanced = self._advanced or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._advanced)
+
+    # ---- living
+
+    def receive(self, message: Message) -> None:
+        """From another voter."""
+        self._raft.step(message, self._now_ms())
+        self._wake.set()
+
+    def suspect(self, node_id: NodeId) -> None:
+        """Its process has ended."""
+        self._raft.suspect(node_id, self._now_ms())
+        self._wake.set()
 
     async def run(self) -> None:
-        """Flush what was appended and apply it, until cancelled. A failed flush ends the node."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            waiting, self._waiting = self._waiting, []
-            ticket = self._log.begin_flush()
-            if ticket is not None:
-                try:
-                    await self._threads.run(partial(ticket.sync, self._log.disk), lane=FLUSH_LANE)
-                except OSError as error:
-                    failure = DiskFailure(f"the metadata log cannot be flushed: {error}")
-                    self._give_up([*waiting, *self._waiting], failure)
-                    raise failure from error
-                self._log.finish_flush(ticket)
-                self._log.reserve(RESERVE_BYTES)
-            for records, committed in waiting:
+        """Until cancelled. A failed flush ends the node."""
+        try:
+            await self._store.repair(self._raft.log.snapshot.end)
+            while True:
+                await self._work_off()
+                await self._wait()
+                self._wake.clear()
+                await self._tick()
+        except Exception as failure:
+            self.give_up(failure)
+            raise
+
+    async def _wait(self) -> None:
+        left_s = (self._raft.next_deadline_ms() - self._now_ms()) / 1000
+        if left_s <= 0:
+            return
+        try:
+            async with asyncio.timeout(left_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _tick(self) -> None:
+        now_ms = self._now_ms()
+        if now_ms < self._raft.next_deadline_ms():
+            return
+        # If the loop was held up, a heartbeat may lie unread in a socket: look before an election is called.
+        await asyncio.sleep(0)
+        self._raft.tick(now_ms)
+
+    async def _work_off(self) -> None:
+        while (ready := self._raft.ready()) is not None:
+            for letter in ready.letters:
+                self._send(letter)
+            self._apply(ready)
+            if not ready.saving.is_empty:
+                await self._store.save(ready.saving)
+                self._raft.flushed(ready.saving, self._now_ms())
+        await self._compact_if_long()
+
+    async def _compact_if_long(self) -> None:
+        """What came since the snapshot before is kept: a node that was away for a while need not begin anew."""
+        raft_log = self._raft.log
+        if raft_log.commit_end - raft_log.snapshot.end < SNAPSHOT_EVERY:
+            return
+        image, end = self.image, raft_log.commit_end
+        payload = await self._world.threads.run(lambda: image_payload(image))
+        term = raft_log.term_before(end)
+        assert term is not None
+        snapshot = Snapshot(end, term, raft_log.membership_at(end), payload)
+        keep_from = max(raft_log.snapshot.end, raft_log.start)
+        await self._store.compact(snapshot, keep_from)
+        self._raft.compact(snapshot, keep_from)
+
+    def _apply(self, ready: Ready) -> None:
+        if ready.installed is not None:
+            before, self.image = self.image, image_of(ready.installed.payload)
+            self.applied_end = ready.installed.end
+            self._on_install(before, self.image)
+        for entry in ready.committed:
+            records = records_of(entry)
+            self.applied_end = entry.end
+            if records:
                 self.image = self.image.apply_all(records)
                 self._on_commit(records)
-                if not committed.done():
-                    committed.set_result(None)
+            self._answer(entry)
+        for readable in ready.readable:
+            _settle(readable.token)
+        for token in ready.lost_reads:
+            _settle(token, self._not_controller())
+        if ready.committed or ready.installed is not None:  # the first commit of a term tells of all before it
+            self._agreed_once.set()
+            self._wake_waiting()
+        if ready.role is not Role.LEADER:
+            self._lose_leadership()
 
-    def _give_up(self, waiting: Sequence[tuple[object, asyncio.Future[None]]], failure: DiskFailure) -> None:
-        """Nothing will be committed any more: nobody may wait for it, a starting node least of all."""
+    def _wake_waiting(self) -> None:
+        if self._advanced is not None:
+            self._advanced.set_result(None)
+            self._advanced = None
+
+    def _answer(self, entry: Entry) -> None:
+        due = [waiting for waiting in self._waiting if waiting.end <= entry.end]
+        if not due:
+            return
+        self._waiting = [waiting for waiting in self._waiting if waiting.end > entry.end]
+        for waiting in due:
+            _settle(waiting.agreed, None if waiting.term == entry.term else self._not_controller())
+
+    def _lose_leadership(self) -> None:
+        self._pending_term = None
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            _settle(one.agreed, self._not_controller())
+
+    def give_up(self, failure: Exception) -> None:
+        """Nothing will be agreed on any more: nobody may wait for it, a starting node least of all."""
         self._failure = failure
-        for _, committed in waiting:
-            if not committed.done():
-                committed.set_exception(failure)
+        self._agreed_once.set()
+        self._wake_waiting()
+        for future in (*(waiting.agreed for waiting in self._waiting), *self._confirming):
+            _settle(future, failure)
+
+    def _now_ms(self) -> int:
+        return int(self._world.clock.monotonic_s() * 1000)
 
 
-def _replay(log: PartitionLog) -> Iterator[list[MetadataRecord]]:
-    offset = log.start_offset
-    while offset < log.next_offset:
-        piece = log.read(offset, READ_BYTES, log.next_offset, at_least_one=True)
-        assert piece is not None, f"the metadata log ends at {offset}, not at {log.next_offset}"
-        raw, start = memoryview(piece.read()), piece.position
-        piece.release()
-        position = 0
-        records: list[MetadataRecord] = []
-        while position < len(raw):
-            header = read_header(raw, position)
-            batch = raw[position : position + header.size]
-            try:
-                for record in decode_records(batch, inflate_max=INFLATE_MAX):
-                    assert record.value is not None
-                    records.append(decode_record(record.value))
-            except CorruptBatch as error:  # a start verifies only what is above the recovery point
-                raise DamagedLog(
-                    log.directory, start + position, offset, str(error), advice=RESTORE_METADATA
-                ) from error
-            position += header.size
-            offset = header.next_offset
-        yield records
+def _settle(future: object, error: Exception | None = None) -> None:
+    assert isinstance(future, asyncio.Future)
+    if future.done():
+        return  # whoever asked has gone
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+def _nobody(letter: Letter) -> None:
+    raise AssertionError(f"a node without peers has a letter for {letter.target}")

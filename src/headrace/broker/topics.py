@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class ServedTopic:
-    """A topic's partitions on this node; a place is None while its partition is opened, or None for good if damaged."""
+    """A topic's partitions on this node.
+
+    A place is None if only other nodes have the partition, while it is opened, or for good if it is damaged.
+    """
 
     __slots__ = ("name", "partitions", "topic_id", "troubles")
 
@@ -61,6 +64,10 @@ class TopicTable:
                 return partition
         raise _unavailable(served, index)
 
+    def find(self, topic: str | bytes, index: int) -> Partition | None:
+        served = self._by_key.get(topic)
+        return served.partitions[index] if served is not None and 0 <= index < len(served.partitions) else None
+
     def partitions(self) -> Iterator[Partition]:
         for topic in self:
             for partition in topic.partitions:
@@ -85,7 +92,9 @@ def _unavailable(served: ServedTopic, index: int) -> Refusal:
     if trouble is not None:
         return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{served.name}-{index} is offline: {trouble}")
     if 0 <= index < len(served.partitions):
-        return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{served.name}-{index} is still being opened")
+        return Refusal(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{served.name}-{index} is kept by other nodes, or being opened"
+        )
     return Refusal(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"{served.name} has {len(served.partitions)} partitions here, none is numbered {index}",

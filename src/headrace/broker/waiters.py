@@ -27,6 +27,9 @@ class CommitWaiters:
     def __init__(self) -> None:
         self._waiting: deque[_Waiter] = deque()
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def add(self, admitted: Admitted, wake: Callable[[], None], deadline_s: float) -> None:
         self._waiting.append(_Waiter(admitted, deadline_s, wake))
 

@@ -19,6 +19,7 @@ from headrace.cli.output import ReaderLeft
 
 COMMANDS = {
     "serve": "headrace.cli.serve_command",
+    "dev": "headrace.cli.dev",
     "demo": "headrace.cli.demo",
     "topics": "headrace.cli.topics",
     "configs": "headrace.cli.configs",

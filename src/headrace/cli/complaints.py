@@ -26,6 +26,7 @@ _NOT_FOUND_CODES = {
     ErrorCode.OFFSET_OUT_OF_RANGE,
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    ErrorCode.BROKER_ID_NOT_REGISTERED,
 }
 
 _COORDINATOR_AWAY = "the node that looks after it may be starting: try again, and see `headrace cluster status`"
@@ -34,6 +35,7 @@ _HINTS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`headrace topics list` shows the topics, `headrace topics create` makes one",
     ErrorCode.TOPIC_ALREADY_EXISTS: "leave it as it is with --if-not-exists, or change it with `headrace topics alter`",
     ErrorCode.INVALID_REPLICATION_FACTOR: "`headrace cluster status` shows how many nodes there are",
+    ErrorCode.BROKER_ID_NOT_REGISTERED: "`headrace cluster nodes` shows the nodes",
     ErrorCode.INVALID_CONFIG: "`headrace configs describe` shows the settings and their values",
     ErrorCode.INVALID_PARTITIONS: "partitions can be added, never removed",
     ErrorCode.MESSAGE_TOO_LARGE: "the limit is the topic's max.message.bytes, see `headrace configs describe --topic`",
@@ -45,6 +47,7 @@ _HINTS = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "all members of a group must agree on the protocol and on an assignor",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the limit is the nodes' group.max.size",
     ErrorCode.FENCED_INSTANCE_ID: "another consumer runs under this --instance-id: each needs one of its own",
+    ErrorCode.NOT_CONTROLLER: "`headrace cluster status` shows which nodes are there; start those that are not",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction is storing positions; `headrace transactions list` shows it",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _COORDINATOR_AWAY,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _COORDINATOR_AWAY,

@@ -1,4 +1,4 @@
-"""`headrace demo`: a tour of the commands, on a node of its own.
+"""`headrace demo`: a tour of the commands, on a cluster of its own, one node of which is killed on the way.
 
 Every step is a real command in a process of its own, printed before it runs, so that whatever is seen can be typed.
 """
@@ -6,7 +6,6 @@ Every step is a real command in a process of its own, printed before it runs, so
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -25,15 +24,15 @@ from headrace.cli.options import BOOTSTRAP_SERVER_VARIABLE, HELP
 from headrace.cli.output import talk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from headrace.cli.demo_nodes import DemoNodes
 
 SAMPLES: Final = "headrace.cli.samples"
 ORDERS_FILE: Final = "orders.txt"
 PIPELINE_FILE: Final = "orders-per-minute.toml"
 SPARK_MODULES: Final = ("pyspark", "pyarrow")  # the rest of the extra comes with them
-ANY_PORT: Final = "127.0.0.1:0"
-STOP_S: Final = 30.0  # against hangs; a node flushes its logs and is gone in a fraction of a second
-_READY = re.compile(r"is ready: kafka://(\S+)")
+ONE_NODE, THREE_NODES = "1", "3"
 
 
 class Step(NamedTuple):
@@ -42,6 +41,7 @@ class Step(NamedTuple):
     reason: str
     arguments: tuple[str, ...]
     stdin: str | None = None
+    exit_code: int = 0
 
     @property
     def line(self) -> str:
@@ -49,8 +49,11 @@ class Step(NamedTuple):
         return f"headrace {shlex.join(self.arguments)}" + (f" < {self.stdin}" if self.stdin else "")
 
 
+CLUSTER_STEPS: Final = (Step("Who is there?", ("cluster", "status")),)
+
 FIRST_STEPS: Final = (
     Step("A topic with three partitions.", ("topics", "create", "--name", "orders", "--partitions", "3")),
+    Step("Who leads each of them, and who has all of it?", ("topics", "describe", "--name", "orders")),
     Step(
         "Eleven orders; what stands before the | is the key. One came twice, and two are wrong.",
         ("produce", "--topic", "orders", "--key-separator", "|"),
@@ -62,6 +65,24 @@ FIRST_STEPS: Final = (
         ("consume", "--topic", "orders", "--group", "billing", "--max-messages", "3"),
     ),
     Step("How far is the group behind?", ("lag", "--group", "billing")),
+)
+
+PAYMENTS: Final = Step(
+    "Now for what a cluster is for: a leader dies under load. A topic with three copies, of which two must agree.",
+    ("topics", "create", "--name", "payments", "--partitions", "3", "--config", "min.insync.replicas=2"),
+)
+
+LOSS_STEPS: Final = (
+    Step("What others see of the loss. Exit code 3 says that something is wrong.", ("cluster", "status"), exit_code=3),
+    Step("The group goes on.", ("lag", "--group", "audit")),
+)
+
+RETURN_STEPS: Final = (
+    Step(
+        "The node has its copies again, but leads nothing. It would within minutes; this does it now.",
+        ("cluster", "elect-leaders", "--topic", "payments"),
+    ),
+    Step("All is as it was.", ("topics", "describe", "--name", "payments")),
 )
 
 SPARK_STEPS: Final = (
@@ -82,35 +103,61 @@ SPARK_STEPS: Final = (
 
 
 @click.command("demo", context_settings=HELP)
-@click.option("--stay", is_flag=True, help="Leave the node running after the tour, until Ctrl-C.")
+@click.option(
+    "--nodes",
+    "node_count",
+    type=click.Choice([ONE_NODE, THREE_NODES]),
+    default=THREE_NODES,
+    show_default=True,
+    help="Three, of which one is killed and comes back; or one, for a short tour.",
+)
+@click.option("--stay", is_flag=True, help="Leave the nodes running after the tour, until Ctrl-C.")
 @click.option(
     "--dir",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the node's data and the tour's files here. Default: a temporary place, removed at the end.",
+    help="Keep the nodes' data and the tour's files here. Default: a temporary place, removed at the end.",
 )
-def command(stay: bool, directory: Path | None) -> None:
-    """Take a tour: start a node, write, read, and run a pipeline on Spark.
+def command(node_count: str, stay: bool, directory: Path | None) -> None:
+    """Take a tour: start a cluster, write, read, kill a leader under load, and run a pipeline on Spark.
 
-    The node is a new one on free ports; nothing that runs already is touched.
+    The nodes are new ones on free ports; nothing that runs already is touched. Ctrl-C ends them all.
     """
+    from headrace.cli.demo_nodes import DemoNodes
+
     signal.signal(signal.SIGTERM, _tidy_up)
-    with _place(directory) as home, _node(home) as address:
+    is_cluster = node_count == THREE_NODES
+    with _place(directory) as home:
         for name in (ORDERS_FILE, PIPELINE_FILE):
             (home / name).write_text(files(SAMPLES).joinpath(name).read_text())
-        for step in FIRST_STEPS:
-            _show(step, home, address)
-        if all(find_spec(name) for name in SPARK_MODULES):
-            for step in SPARK_STEPS:
-                _show(step, home, address)
-        else:
-            talk("\nThe tour goes on with a pipeline on Spark after: pip install 'headrace[spark]'")
-        if stay:
-            _stay(home, address)
+        talk("Starting three nodes, each a process of its own." if is_cluster else "Starting a node.")
+        with DemoNodes(home, int(node_count)) as nodes:
+            _take(nodes, (*CLUSTER_STEPS, *FIRST_STEPS) if is_cluster else FIRST_STEPS)
+            if is_cluster:
+                _lose_and_recover(nodes)
+            _run_pipeline(nodes)
+            if stay:
+                _stay(nodes)
+
+
+def _lose_and_recover(nodes: DemoNodes) -> None:
+    from headrace.cli.demo_loss import lose_a_leader
+
+    _take(nodes, [PAYMENTS])
+    lose_a_leader(nodes, lambda: _take(nodes, LOSS_STEPS))
+    signal.signal(signal.SIGTERM, _tidy_up)  # asyncio has taken its own handler away, and ours with it
+    _take(nodes, RETURN_STEPS)
+
+
+def _run_pipeline(nodes: DemoNodes) -> None:
+    if all(find_spec(name) for name in SPARK_MODULES):
+        _take(nodes, SPARK_STEPS)
+    else:
+        talk("\nThe tour goes on with a pipeline on Spark after: pip install 'headrace[spark]'")
 
 
 def _tidy_up(*_: object) -> None:
-    """SIGTERM must not leave the node behind."""
+    """SIGTERM must not leave nodes behind."""
     raise Interrupted(TERMINATED)
 
 
@@ -126,23 +173,9 @@ def _place(directory: Path | None) -> Iterator[Path]:
     yield directory.resolve()
 
 
-@contextmanager
-def _node(home: Path) -> Iterator[str]:
-    command = [*_headrace(), "serve", "--data-dir", str(home / "data"), "--listen", ANY_PORT, "--http", ANY_PORT]
-    with (home / "node.log").open("w") as log:
-        node = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - our own command
-    try:
-        assert node.stdout is not None
-        ready = _READY.search(node.stdout.readline())
-        if ready is None:
-            raise Complaint(f"the node did not start:\n{(home / 'node.log').read_text()}")
-        yield ready[1]
-    finally:
-        node.terminate()
-        try:
-            node.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            node.kill()
+def _take(nodes: DemoNodes, steps: Iterable[Step]) -> None:
+    for step in steps:
+        _show(step, nodes.home, nodes.bootstrap_servers)
 
 
 def _show(step: Step, home: Path, address: str) -> None:
@@ -150,22 +183,18 @@ def _show(step: Step, home: Path, address: str) -> None:
     click.secho(f"$ {step.line}", bold=True, err=True)
     with (home / step.stdin if step.stdin else Path(os.devnull)).open("rb") as stdin:
         ended = subprocess.run(  # noqa: S603 - our own command
-            [*_headrace(), *step.arguments],
+            [sys.executable, "-m", "headrace", *step.arguments],
             stdin=stdin,
             cwd=home,
             env={**os.environ, BOOTSTRAP_SERVER_VARIABLE: address},
             check=False,
         )
-    if ended.returncode:
+    if ended.returncode != step.exit_code:
         raise Complaint(f"the tour ends here: that command failed with exit code {ended.returncode}")
 
 
-def _stay(home: Path, address: str) -> None:
-    talk(f"\nThe node stays until Ctrl-C, with its files in {home}. To use it from another terminal:")
-    talk(f"$ export {BOOTSTRAP_SERVER_VARIABLE}={address}")
+def _stay(nodes: DemoNodes) -> None:
+    talk(f"\nThe nodes stay until Ctrl-C, with their files in {nodes.home}. To use them from another terminal:")
+    talk(f"$ export {BOOTSTRAP_SERVER_VARIABLE}={nodes.bootstrap_servers}")
     with suppress(KeyboardInterrupt):
         signal.pause()
-
-
-def _headrace() -> list[str]:
-    return [sys.executable, "-m", "headrace"]

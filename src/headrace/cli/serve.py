@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace import __version__
+from headrace.broker.assembly import CLIENTS, NODES
 from headrace.broker.identity import WrongIdentity
 from headrace.broker.node import Node
+from headrace.metadata.records import Endpoint
 from headrace.model.errors import DiskFailure, Refusal
 from headrace.model.names import NodeId
 from headrace.runtime.clock import SystemClock
@@ -49,6 +51,9 @@ class ServeOptions:
     http: Address | None
     advertised: Address | None = None
     node_id: int | None = None
+    cluster_listen: Address | None = None
+    voters: dict[NodeId, Address] = field(default_factory=dict)
+    join: tuple[Address, ...] = ()
     rack: str | None = None
     configs: dict[str, str] = field(default_factory=dict)
 
@@ -87,22 +92,58 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         rack=options.rack,
         listeners=_listener_configs(options),
         open_files=open_files,
+        voters=options.voters,
+        join=options.join,
     )
+    meeting = _Meeting(node, options)
     console = ConsoleServer(node) if options.http is not None else None
     try:
         # First up and last down: whoever watches the node hears from it while it recovers and while it stops.
         http = "" if console is None or options.http is None else f" http://{await _listen(console, options.http)}"
-        await node.start()
+        await node.start(meeting.open)
         return await _serve(node, options, http, connections_max=max(1, connections_max))
     except (WrongIdentity, DamagedLog, DiskFailure) as error:
         raise CannotStart(str(error)) from error
     except Refusal as refusal:
         raise CannotStart(refusal.message) from refusal
     finally:
+        await meeting.close()
         if console is not None:
             await console.stop()
         threads.close()
         disk.close()
+
+
+class _Meeting:
+    """Where the nodes of a cluster meet: a listener of its own, open before this node can serve anybody."""
+
+    def __init__(self, node: Node, options: ServeOptions) -> None:
+        self._node = node
+        self._options = options
+        self._server: KafkaServer | None = None
+
+    async def open(self) -> list[Endpoint]:
+        options = self._options
+        own = options.cluster_listen or options.voters.get(self._node.node_id)
+        if own is None:
+            if not self._node.quorum.has_company:
+                return []
+            raise CannotStart(
+                f"node {self._node.node_id} is part of a cluster: say with --cluster-listen where others find it"
+            )
+        self._server = KafkaServer(self._node, is_for_nodes=True)
+        meeting = await _listen(self._server, own)
+        told = options.voters.get(self._node.node_id, meeting)
+        clients = options.advertised or options.listen
+        if not clients.port or clients.host in {"0.0.0.0", "::"}:  # noqa: S104 - it is refused, not bound
+            raise CannotStart(
+                f"other nodes must tell clients where this one is, and {clients} does not say: add --advertise"
+            )
+        return [Endpoint(NODES, *told), Endpoint(CLIENTS, *clients)]
+
+    async def close(self) -> None:
+        if self._server is not None:
+            await self._server.stop()
 
 
 def _listener_configs(options: ServeOptions) -> dict[str, str]:
@@ -120,7 +161,7 @@ async def _serve(node: Node, options: ServeOptions, http: str, *, connections_ma
         _announce(node, f"kafka://{address}{http}", options)
         await _first_of(stop, node.failed)
     finally:
-        node.about_to_stop()
+        await node.leave()
         await kafka.stop()
         await _stop_in_time(node)
     if node.failed.done():

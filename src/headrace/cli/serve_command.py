@@ -10,6 +10,7 @@ import click
 from headrace.cli.options import HELP, pair
 
 if TYPE_CHECKING:
+    from headrace.model.names import NodeId
     from headrace.runtime.network import Address
 
 OFF = "off"
@@ -57,6 +58,29 @@ OFF = "off"
     show_envvar=True,
     help="Who this node is; stays with its data. Default: what the data says, else 1.",
 )
+@click.option(
+    "--cluster-listen",
+    envvar="HEADRACE_CLUSTER_LISTEN",
+    metavar="HOST:PORT",
+    show_envvar=True,
+    help="For the other nodes of a cluster. Default: this node's place in --voters, else nobody can join.",
+)
+@click.option(
+    "--voters",
+    envvar="HEADRACE_VOTERS",
+    metavar="ID@HOST:PORT,…",
+    show_envvar=True,
+    help="The nodes that start a cluster together, this one among them; where each listens for the others. "
+    "Counts at the first start, later the cluster knows.",
+)
+@click.option(
+    "--join",
+    envvar="HEADRACE_JOIN",
+    metavar="HOST:PORT,…",
+    show_envvar=True,
+    help="Become part of a cluster that runs: where any of its nodes listen for the others. Needs --cluster-listen, "
+    "and at the first start an empty data directory; later it does nothing.",
+)
 @click.option("--rack", envvar="HEADRACE_RACK", show_envvar=True, help="Replicas are kept on different racks.")
 @click.option(
     "--config",
@@ -97,6 +121,9 @@ def command(
     http: str,
     advertise: str | None,
     node_id: int | None,
+    cluster_listen: str | None,
+    voters: str | None,
+    join: str | None,
     rack: str | None,
     config: Path | None,
     settings: tuple[tuple[str, str], ...],
@@ -110,6 +137,8 @@ def command(
     from headrace.cli import serve
     from headrace.cli.complaints import Complaint
 
+    if voters and join:
+        raise click.UsageError("--voters founds a cluster, --join enters one that exists: give one of them")
     configs = _settings_from(config) if config is not None else {}
     configs.update(settings)
     options = serve.ServeOptions(
@@ -118,6 +147,9 @@ def command(
         http=None if http == OFF else _address(http, "--http"),
         advertised=None if advertise is None else _address(advertise, "--advertise"),
         node_id=node_id,
+        cluster_listen=None if cluster_listen is None else _address(cluster_listen, "--cluster-listen"),
+        voters=_voters(voters) if voters else {},
+        join=tuple(_address(part.strip(), "--join") for part in join.split(",")) if join else (),
         rack=rack,
         configs=configs,
     )
@@ -135,6 +167,20 @@ def _address(text: str, option: str) -> Address:
         return parse_address(text, port_min=0)
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), param_hint=option) from wrong
+
+
+def _voters(text: str) -> dict[NodeId, Address]:
+    from headrace.model.names import NodeId
+
+    voters = {}
+    for part in text.split(","):
+        number, sign, address = part.strip().partition("@")
+        if not sign or not number.isdigit():
+            raise click.BadParameter(
+                f"{part.strip()!r} is no voter; expected id@host:port, such as 1@10.0.0.1:9093", param_hint="--voters"
+            )
+        voters[NodeId(int(number))] = _address(address, "--voters")
+    return voters
 
 
 def _settings_from(path: Path) -> dict[str, str]:

@@ -12,10 +12,9 @@ from headrace.cli.options import HELP, bootstrap_server, noun, output_format, pa
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.client.admin import Admin, Config
+    from headrace.client.admin import Config
     from headrace.client.cluster import Cluster
     from headrace.client.view import Topic
-    from headrace.model.names import TopicPartition
 
 command = noun("Create, list, describe, alter and delete topics.")
 
@@ -185,7 +184,7 @@ async def _facts(cluster: Cluster, topic: Topic) -> dict[str, Any]:
     configs = await admin.describe_configs(Resource(ResourceType.TOPIC, topic.name))
     names = [TopicPartition(topic.name, part.index) for part in topic.partitions if not part.is_offline]
     bounds = await find_bounds(cluster, names)
-    sizes = await _sizes(cluster, admin)
+    sizes = await admin.partition_sizes()
     partitions: list[dict[str, Any]] = []
     for part in topic.partitions:
         name = TopicPartition(topic.name, part.index)
@@ -197,6 +196,7 @@ async def _facts(cluster: Cluster, topic: Topic) -> dict[str, Any]:
                 "leader_epoch": part.leader_epoch,
                 "replicas": list(part.replicas),
                 "isr": list(part.isr),
+                "offline_replicas": list(part.offline_replicas),
                 "first_offset": first,
                 "end_offset": end,
                 "bytes": sizes.get(name),
@@ -210,16 +210,6 @@ async def _facts(cluster: Cluster, topic: Topic) -> dict[str, Any]:
         "configs": {config.name: _shown(config) for config in configs if not config.is_default},
         "partitions": partitions,
     }
-
-
-async def _sizes(cluster: Cluster, admin: Admin) -> dict[TopicPartition, int]:
-    """Bytes of each partition: the largest copy, where nodes differ."""
-    sizes: dict[TopicPartition, int] = {}
-    for node_id in sorted(cluster.view.nodes):
-        for directory in await admin.log_dirs(node_id):
-            for name, size in directory.sizes.items():
-                sizes[name] = max(size, sizes.get(name, 0))
-    return sizes
 
 
 def _shown(config: Config) -> str | None:

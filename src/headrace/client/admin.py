@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.wire.api import Message
     from headrace.wire.messages.describe_configs import DescribeConfigsResourceResult
 
+FENCED_NODES_FROM = 2  # the version of DescribeCluster
 BY_DEFAULT = -1  # partitions or replicas: as many as the cluster's settings say
 
 
@@ -80,6 +81,7 @@ class ClusterNode(NamedTuple):
     address: Address
     rack: str | None
     is_fenced: bool
+    is_draining: bool
 
 
 class ClusterDescription(NamedTuple):
@@ -250,16 +252,26 @@ class Admin:
     # The cluster.
 
     async def describe_cluster(self) -> ClusterDescription:
+        """All nodes; also those that are not there now, if the cluster is new enough to tell."""
         from headrace.wire.messages.describe_cluster import (  # noqa: PLC0415
             DescribeClusterRequest,
             DescribeClusterResponse,
         )
 
         async def attempt() -> ClusterDescription:
-            answer = await self._cluster.ask(DescribeClusterRequest(), DescribeClusterResponse)
+            connection = await self._cluster.any_connection()
+            knows_fenced = connection.version_for(DescribeClusterRequest) >= FENCED_NODES_FROM
+            request = DescribeClusterRequest(include_fenced_brokers=knows_fenced)
+            answer = await connection.request(request, DescribeClusterResponse)
             refuse_unless_ok(answer.error_code, "DescribeCluster", answer.error_message)
             nodes = tuple(
-                ClusterNode(NodeId(node.broker_id), Address(node.host, node.port), node.rack, node.is_fenced)
+                ClusterNode(
+                    NodeId(node.broker_id),
+                    Address(node.host, node.port),
+                    node.rack,
+                    node.is_fenced,
+                    node.is_draining,
+                )
                 for node in sorted(answer.brokers, key=lambda node: node.broker_id)
             )
             return ClusterDescription(answer.cluster_id, NodeId(answer.controller_id), nodes)
@@ -293,6 +305,15 @@ class Admin:
             ]
 
         return await self._cluster.persist(attempt)
+
+    async def partition_sizes(self) -> dict[TopicPartition, int]:
+        """Bytes of each partition: the largest copy, where nodes differ."""
+        sizes: dict[TopicPartition, int] = {}
+        for node_id in sorted((await self._cluster.persist(self._cluster.refresh)).nodes):
+            for directory in await self.log_dirs(node_id):
+                for name, size in directory.sizes.items():
+                    sizes[name] = max(size, sizes.get(name, 0))
+        return sizes
 
     async def _check_there(self, resource: Resource) -> None:
         """A topic that is not there is told at once. Asked of a node it is trouble that may pass, and tried again."""

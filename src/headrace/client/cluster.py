@@ -345,6 +345,7 @@ def _unreachable(troubles: list[str]) -> str:
 
 def _advertised_wrongly(node: Node, trouble: ClientError) -> str:
     return (
-        f"node {node.node_id} says that it is reached at {node.address}, but it is not ({trouble}). Check that this "
-        "name and port lead to the node from here; the node's advertised address is set with advertised.listeners"
+        f"node {node.node_id} says that it is reached at {node.address}, but it is not ({trouble}). Either it has just "
+        "stopped (`headrace cluster status` shows that soon), or this name and port do not lead to it from here: then "
+        "correct the address that it advertises (--advertise)"
     )

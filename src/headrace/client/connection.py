@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace import __version__
-from headrace.client.errors import ConnectionLost, RequestTimedOut, refuse_unless_ok
+from headrace.client.errors import ConnectionLost, NobodyListens, RequestTimedOut, refuse_unless_ok
 from headrace.client.frame_buffer import FrameBuffer
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.wire.api import APIS, Message
@@ -15,6 +15,8 @@ from headrace.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsR
 from headrace.wire.primitives import Malformed, Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.runtime.network import Address, Link, Network
 
 Answer = TypeVar("Answer", bound=Message)
@@ -28,7 +30,14 @@ SOFTWARE_NAME = "headrace"
 class Connection:
     """Implements `runtime.network.Receiver`. Make one with `Connection.open`."""
 
-    def __init__(self, address: Address, *, client_id: str, request_timeout_s: float) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        client_id: str,
+        request_timeout_s: float,
+        on_broken: Callable[[], None] | None = None,
+    ) -> None:
         self.address = address
         self.versions: dict[int, tuple[int, int]] = {}
         """What the node offers: API key to lowest and highest version."""
@@ -37,6 +46,7 @@ class Connection:
         self.is_lost = False
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
+        self._on_broken = on_broken
         self._link: Link | None = None
         self._buffer = FrameBuffer()
         self._awaited: dict[int, asyncio.Future[memoryview]] = {}
@@ -52,9 +62,10 @@ class Connection:
         client_id: str = SOFTWARE_NAME,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
+        on_broken: Callable[[], None] | None = None,
     ) -> Connection:
-        """Connect and learn which versions the node speaks."""
-        connection = cls(address, client_id=client_id, request_timeout_s=request_timeout_s)
+        """Connect and learn which versions the node speaks. `on_broken` is called if the other side ends it."""
+        connection = cls(address, client_id=client_id, request_timeout_s=request_timeout_s, on_broken=on_broken)
         try:
             async with asyncio.timeout(connect_timeout_s):
                 await network.connect(address, connection)
@@ -62,6 +73,8 @@ class Connection:
         except TimeoutError as silence:
             connection._lose(f"{address} did not answer within {connect_timeout_s:g} s")
             raise ConnectionLost(f"{address} did not answer within {connect_timeout_s:g} s") from silence
+        except ConnectionRefusedError as error:
+            raise NobodyListens(f"{address}: {_reason(error)}") from error
         except OSError as error:
             raise ConnectionLost(f"{address}: {_reason(error)}") from error
         except BaseException:
@@ -147,7 +160,10 @@ class Connection:
 
     def disconnected(self, error: Exception | None) -> None:
         reason = f": {_reason(error)}" if isinstance(error, OSError) else ""
+        was_in_use = not self.is_lost
         self._lose(f"{self.address} closed the connection{reason}")
+        if was_in_use and self._on_broken is not None:
+            self._on_broken()
 
     # Inside.
 

@@ -13,6 +13,10 @@ class ConnectionLost(ClientError):
     """The connection could not be made, or broke. A request on it may or may not have been served."""
 
 
+class NobodyListens(ConnectionLost):
+    """The machine answers and says that nothing listens there: the node has ended, or has not started yet."""
+
+
 class RequestTimedOut(ClientError):
     """No answer in time. The request may or may not have been served."""
 

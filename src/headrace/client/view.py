@@ -30,6 +30,7 @@ class Partition:
     leader_epoch: Epoch
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    """In the order of `replicas`, whatever order they came back in: so what should lead stands first."""
     offline_replicas: tuple[int, ...]
 
     @property
@@ -115,6 +116,6 @@ def _partition(part: MetadataResponsePartition) -> Partition:
         NodeId(part.leader_id),
         Epoch(part.leader_epoch),
         tuple(part.replica_nodes),
-        tuple(part.isr_nodes),
+        tuple(node_id for node_id in part.replica_nodes if node_id in part.isr_nodes),
         tuple(part.offline_replicas),
     )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.metadata.placement import place_partitions
+from headrace.metadata.placement import Loads, Seat, place_partitions
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import LogId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.metadata.image import ClusterImage
-    from headrace.model.names import NodeId
+    from headrace.model.names import NodeId, TopicId
 
 
 class ManualAssignment(NamedTuple):
@@ -26,10 +27,15 @@ class CreatedPartition(NamedTuple):
     replicas: tuple[NodeId, ...]
 
 
+def seats(image: ClusterImage) -> list[Seat]:
+    """The nodes that take new replicas."""
+    return [Seat(node.node_id, node.rack) for node in image.sorted_nodes() if node.may_lead]
+
+
 def spread(
-    image: ClusterImage, first_partition: int, partition_count: int, replication_factor: int
+    image: ClusterImage, topic_id: TopicId, first_partition: int, partition_count: int, replication_factor: int
 ) -> list[CreatedPartition]:
-    nodes = image.live_nodes()
+    nodes = seats(image)
     if replication_factor < 1:
         raise Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -40,8 +46,9 @@ def spread(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {replication_factor} needs as many nodes, the cluster has {len(nodes)}",
         )
-    placed = place_partitions(nodes, image.partition_count, partition_count, replication_factor)
-    return [CreatedPartition(first_partition + number, replicas) for number, replicas in enumerate(placed)]
+    log_ids = [LogId(topic_id, first_partition + number) for number in range(partition_count)]
+    placed = place_partitions(nodes, Loads(image.loads), log_ids, replication_factor)
+    return [CreatedPartition(log_id.partition, replicas) for log_id, replicas in zip(log_ids, placed, strict=True)]
 
 
 def checked_assignments(

@@ -14,7 +14,9 @@ from headrace.metadata.records import (
     ConfigChanged,
     Endpoint,
     MetadataRecord,
+    NodeChanged,
     NodeRegistered,
+    NodeRemoved,
     PartitionChanged,
     PartitionCreated,
     ProducerIdsReserved,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 WireRecord = (
     wire.ClusterNamedRecord
     | wire.NodeRegisteredRecord
+    | wire.NodeChangedRecord
+    | wire.NodeRemovedRecord
     | wire.TopicCreatedRecord
     | wire.TopicDeletedRecord
     | wire.PartitionCreatedRecord
@@ -44,6 +48,8 @@ _RECORD_TYPES: Final[dict[int, type[WireRecord]]] = {
     for kind in (
         wire.ClusterNamedRecord,
         wire.NodeRegisteredRecord,
+        wire.NodeChangedRecord,
+        wire.NodeRemovedRecord,
         wire.TopicCreatedRecord,
         wire.TopicDeletedRecord,
         wire.PartitionCreatedRecord,
@@ -107,6 +113,9 @@ def _to_wire(record: MetadataRecord) -> WireRecord:
                 record.leader,
                 record.leader_epoch,
                 record.partition_epoch,
+                None if record.replicas is None else cast(list[int], list(record.replicas)),
+                cast(list[int], list(record.adding)),
+                cast(list[int], list(record.removing)),
             )
         case PartitionCreated():
             return wire.PartitionCreatedRecord(
@@ -124,13 +133,25 @@ def _to_wire(record: MetadataRecord) -> WireRecord:
             return wire.TopicDeletedRecord(record.topic_id)
         case ConfigChanged(resource, name, value):
             return wire.ConfigChangedRecord(resource.kind, resource.name, name, value)
-        case NodeRegistered(node_id, incarnation, endpoints, rack):
-            places = [wire.NodeEndpoint(*endpoint) for endpoint in endpoints]
-            return wire.NodeRegisteredRecord(node_id, incarnation, places, rack)
+        case NodeRegistered():
+            return wire.NodeRegisteredRecord(
+                record.node_id,
+                record.incarnation,
+                [wire.NodeEndpoint(*endpoint) for endpoint in record.endpoints],
+                record.rack,
+                record.broker_epoch,
+                record.directory,
+                record.is_fenced,
+                record.session_ms,
+            )
+        case NodeChanged():
+            return wire.NodeChangedRecord(record.node_id, record.is_fenced, record.is_draining)
+        case NodeRemoved():
+            return wire.NodeRemovedRecord(record.node_id)
         case ProducerIdsReserved():
             return wire.ProducerIdsReservedRecord(record.node_id, record.next_producer_id)
         case ClusterNamed():
-            return wire.ClusterNamedRecord(record.cluster_id)
+            return wire.ClusterNamedRecord(record.cluster_id, record.registrations)
         case _:
             assert_never(record)
 
@@ -145,6 +166,9 @@ def _from_wire(body: WireRecord) -> MetadataRecord:
                 NodeId(body.leader),
                 Epoch(body.leader_epoch),
                 body.partition_epoch,
+                None if body.replicas is None else _node_ids(body.replicas),
+                _node_ids(body.adding),
+                _node_ids(body.removing),
             )
         case wire.PartitionCreatedRecord():
             return PartitionCreated(
@@ -165,11 +189,24 @@ def _from_wire(body: WireRecord) -> MetadataRecord:
             return ConfigChanged(resource, body.name, body.value)
         case wire.NodeRegisteredRecord():
             endpoints = tuple(Endpoint(place.listener, place.host, place.port) for place in body.endpoints)
-            return NodeRegistered(NodeId(body.node_id), body.incarnation, endpoints, body.rack)
+            return NodeRegistered(
+                NodeId(body.node_id),
+                body.incarnation,
+                endpoints,
+                body.rack,
+                body.broker_epoch,
+                body.directory,
+                body.is_fenced,
+                body.session_ms,
+            )
+        case wire.NodeChangedRecord():
+            return NodeChanged(NodeId(body.node_id), body.is_fenced, body.is_draining)
+        case wire.NodeRemovedRecord():
+            return NodeRemoved(NodeId(body.node_id))
         case wire.ProducerIdsReservedRecord():
             return ProducerIdsReserved(NodeId(body.node_id), ProducerId(body.next_producer_id))
         case wire.ClusterNamedRecord():
-            return ClusterNamed(body.cluster_id)
+            return ClusterNamed(body.cluster_id, body.registrations)
         case _:
             assert_never(body)
 

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, assert_never
 from immutables import Map, MapMutation
 
 from headrace.metadata.configs import ConfigResource, ResourceKind
+from headrace.metadata.liveness import SESSION_MS
+from headrace.metadata.placement import Load
 from headrace.metadata.records import (
     ClusterNamed,
     ConfigChanged,
     Endpoint,
     MetadataRecord,
+    NodeChanged,
     NodeRegistered,
+    NodeRemoved,
     PartitionChanged,
     PartitionCreated,
     ProducerIdsReserved,
@@ -39,6 +43,15 @@ class Node:
     incarnation: bytes
     endpoints: tuple[Endpoint, ...]
     rack: str | None
+    broker_epoch: int = 0
+    directory: bytes = b""
+    is_fenced: bool = False
+    is_draining: bool = False
+    session_ms: int = SESSION_MS
+
+    @property
+    def may_lead(self) -> bool:
+        return not self.is_fenced and not self.is_draining
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
@@ -52,10 +65,21 @@ class Partition:
     leader: NodeId
     leader_epoch: Epoch
     partition_epoch: int
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
 
     @property
     def has_leader(self) -> bool:
         return self.leader != NO_NODE
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[NodeId, ...]:
+        """The replicas that it is to have in the end; the first is the preferred leader."""
+        return tuple(node_id for node_id in self.replicas if node_id not in self.removing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +115,9 @@ class ClusterImage:
     configs: Map[ConfigResource, Map[str, str]]  # what was set; a resource without settings has no entry
     next_producer_id: ProducerId
     partition_count: int
+    loads: Map[NodeId, Load]  # what is placed on each node
+    registrations: int
+    """How often nodes were registered: the highest broker epoch."""
 
     def apply(self, record: MetadataRecord) -> ClusterImage:
         return self.apply_all((record,))
@@ -125,8 +152,16 @@ class ClusterImage:
         return [self.nodes[node_id] for node_id in self.live_nodes()]
 
     def live_nodes(self) -> list[NodeId]:
-        """The nodes that can take replicas. Every registered node counts as alive."""
-        return sorted(self.nodes)
+        """The nodes that clients may talk to."""
+        return sorted(node_id for node_id, node in self.nodes.items() if not node.is_fenced)
+
+    def is_here(self, node_id: NodeId) -> bool:
+        node = self.nodes.get(node_id)
+        return node is not None and not node.is_fenced
+
+    def node_may_lead(self, node_id: NodeId) -> bool:
+        node = self.nodes.get(node_id)
+        return node is not None and node.may_lead
 
     def configs_of(self, resource: ConfigResource) -> Map[str, str]:
         """What was set for `resource`, without defaults."""
@@ -141,6 +176,8 @@ EMPTY_IMAGE = ClusterImage(
     configs=Map(),
     next_producer_id=ProducerId(0),
     partition_count=0,
+    loads=Map(),
+    registrations=0,
 )
 
 
@@ -156,13 +193,14 @@ class _Draft:
     times. A record that does not fit the image means that the log or the code is broken: an assert stops the node.
     """
 
-    __slots__ = ("_configs", "_image", "_partition_count", "_partitions", "_topic_ids", "_topics")
+    __slots__ = ("_configs", "_image", "_loads", "_partition_count", "_partitions", "_topic_ids", "_topics")
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._topics: MapMutation[TopicId, Topic] = image.topics.mutate()
         self._topic_ids: MapMutation[str, TopicId] = image.topic_ids.mutate()
         self._configs: MapMutation[ConfigResource, Map[str, str]] = image.configs.mutate()
+        self._loads: MapMutation[NodeId, Load] = image.loads.mutate()
         self._partitions: dict[TopicId, MapMutation[int, Partition]] = {}
         self._partition_count = image.partition_count
 
@@ -175,6 +213,7 @@ class _Draft:
             topic_ids=self._topic_ids.finish(),
             configs=self._configs.finish(),
             partition_count=self._partition_count,
+            loads=self._loads.finish(),
         )
 
     def apply(self, record: MetadataRecord) -> None:
@@ -191,12 +230,20 @@ class _Draft:
                 self._change_config(record)
             case NodeRegistered():
                 self._register_node(record)
+            case NodeChanged():
+                self._change_node(record)
+            case NodeRemoved():
+                self._image = replace(self._image, nodes=self._image.nodes.delete(record.node_id))
             case ProducerIdsReserved():
                 assert record.next_producer_id >= self._image.next_producer_id, record
                 self._image = replace(self._image, next_producer_id=record.next_producer_id)
             case ClusterNamed():
                 assert self._image.cluster_id in {None, record.cluster_id}, record
-                self._image = replace(self._image, cluster_id=record.cluster_id)
+                self._image = replace(
+                    self._image,
+                    cluster_id=record.cluster_id,
+                    registrations=max(self._image.registrations, record.registrations),
+                )
             case _:
                 assert_never(record)
 
@@ -209,15 +256,18 @@ class _Draft:
 
     def _delete_topic(self, record: TopicDeleted) -> None:
         topic = self._topics.pop(record.topic_id)
-        partitions = self._partitions.pop(record.topic_id, topic.partitions)
+        opened = self._partitions.pop(record.topic_id, None)
+        partitions = topic.partitions if opened is None else opened.finish()
         self._partition_count -= len(partitions)
+        for partition in partitions.values():
+            self._weigh(partition, -1)
         del self._topic_ids[folded_name(topic.name)]
         self._configs.pop(ConfigResource(ResourceKind.TOPIC, topic.name), None)
 
     def _create_partition(self, record: PartitionCreated) -> None:
         partitions = self._partitions_of(record.topic_id)
         assert record.partition == len(partitions), record
-        partitions[record.partition] = Partition(
+        partitions[record.partition] = created = Partition(
             record.partition,
             record.replicas,
             record.isr,
@@ -226,20 +276,34 @@ class _Draft:
             record.partition_epoch,
         )
         self._partition_count += 1
+        self._weigh(created, 1)
 
     def _change_partition(self, record: PartitionChanged) -> None:
         partitions = self._partitions_of(record.topic_id)
         before = partitions[record.partition]
         assert record.partition_epoch == before.partition_epoch + 1, (before, record)
         assert record.leader_epoch >= before.leader_epoch, (before, record)
-        partitions[record.partition] = Partition(
+        partitions[record.partition] = after = Partition(
             record.partition,
-            before.replicas,
+            before.replicas if record.replicas is None else record.replicas,
             record.isr,
             record.leader,
             record.leader_epoch,
             record.partition_epoch,
+            record.adding,
+            record.removing,
         )
+        if after.target != before.target:
+            self._weigh(before, -1)
+            self._weigh(after, 1)
+
+    def _weigh(self, partition: Partition, count: int) -> None:
+        """Put a partition on its nodes' scales, or take it off. What is moving weighs where it will be."""
+        for place, node_id in enumerate(partition.target):
+            replicas, leaders = self._loads.get(node_id, Load())
+            self._loads[node_id] = Load(replicas + count, leaders + (count if place == 0 else 0))
+            if self._loads[node_id] == Load():
+                del self._loads[node_id]
 
     def _partitions_of(self, topic_id: TopicId) -> MapMutation[int, Partition]:
         partitions = self._partitions.get(topic_id)
@@ -260,8 +324,26 @@ class _Draft:
             self._configs.pop(record.resource, None)
 
     def _register_node(self, record: NodeRegistered) -> None:
-        node = Node(record.node_id, record.incarnation, record.endpoints, record.rack)
-        self._image = replace(self._image, nodes=self._image.nodes.set(record.node_id, node))
+        node = Node(
+            record.node_id,
+            record.incarnation,
+            record.endpoints,
+            record.rack,
+            record.broker_epoch,
+            record.directory,
+            record.is_fenced,
+            session_ms=record.session_ms,
+        )
+        self._image = replace(
+            self._image,
+            nodes=self._image.nodes.set(record.node_id, node),
+            registrations=max(self._image.registrations, record.broker_epoch),
+        )
+
+    def _change_node(self, record: NodeChanged) -> None:
+        before = self._image.nodes[record.node_id]
+        after = replace(before, is_fenced=record.is_fenced, is_draining=record.is_draining)
+        self._image = replace(self._image, nodes=self._image.nodes.set(record.node_id, after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +378,7 @@ def changes(records: Iterable[MetadataRecord]) -> Changes:
                 deleted[record.topic_id] = None
             case ConfigChanged():
                 configs[record.resource] = None
-            case NodeRegistered():
+            case NodeRegistered() | NodeChanged() | NodeRemoved():
                 nodes[record.node_id] = None
             case TopicCreated() | ProducerIdsReserved() | ClusterNamed():
                 pass
@@ -307,4 +389,20 @@ def changes(records: Iterable[MetadataRecord]) -> Changes:
         deleted_topics=tuple(deleted),
         configs=tuple(configs),
         nodes=tuple(nodes),
+    )
+
+
+def difference(before: ClusterImage, after: ClusterImage) -> Changes:
+    """What somebody who follows the image must look at again when it was replaced as a whole."""
+    resources = sorted({*before.configs, *after.configs})
+    return Changes(
+        partitions=tuple(
+            LogId(topic.topic_id, partition.partition)
+            for topic in after.sorted_topics()
+            for partition in topic.in_order()
+            if before.partition(topic.topic_id, partition.partition) != partition
+        ),
+        deleted_topics=tuple(topic.topic_id for topic in before.sorted_topics() if topic.topic_id not in after.topics),
+        configs=tuple(it for it in resources if before.configs_of(it) != after.configs_of(it)),
+        nodes=tuple(sorted({*before.nodes, *after.nodes})),
     )

@@ -7,6 +7,9 @@ TRANSACTION_STATE = "__transaction_state"
 CLUSTER_METADATA = "__cluster_metadata"
 """Not a topic that clients can reach: the name of the log that holds the metadata records."""
 
+INTERNAL_REPLICAS = 3
+"""As many replicas an internal topic has, if there are as many nodes: groups and transactions survive a lost one."""
+
 _INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA})
 
 

@@ -1,21 +1,27 @@
-"""What nodes ask of the controller for themselves: to be known, to lead, to hand out producer ids."""
+"""What nodes ask of the controller for themselves: to be known, to be there, to leave, to hand out producer ids."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.metadata.controller import Decision
-from headrace.metadata.image import ClusterImage, Node, Partition, Topic
+from headrace.metadata.elections import changed, partitions_of, with_node, without_node
+from headrace.metadata.liveness import SESSION_MS
 from headrace.metadata.records import (
     ClusterNamed,
     Endpoint,
     MetadataRecord,
+    NodeChanged,
     NodeRegistered,
+    NodeRemoved,
     PartitionChanged,
     ProducerIdsReserved,
 )
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import NO_NODE, Epoch, NodeId, ProducerId
+from headrace.model.names import NodeId, ProducerId
+
+if TYPE_CHECKING:
+    from headrace.metadata.image import ClusterImage, Node
 
 PRODUCER_IDS_PER_BLOCK = 1_000  # one metadata record per thousand new producers; what a node does not use is lost
 PRODUCER_ID_MAX = 2**63 - 1  # the field's size
@@ -35,53 +41,152 @@ def name_cluster(image: ClusterImage, cluster_id: str) -> Decision[str]:
     return Decision((ClusterNamed(cluster_id),), cluster_id)
 
 
+def admit_node(
+    image: ClusterImage,
+    cluster_id: str,
+    node_id: NodeId,
+    incarnation: bytes,
+    endpoints: tuple[Endpoint, ...] = (),
+    rack: str | None = None,
+    *,
+    directory: bytes = b"",
+    session_ms: int = SESSION_MS,
+) -> Decision[str]:
+    """A node asks to be part of the cluster. It is registered, and hears the rest from the metadata log.
+
+    `cluster_id` is what its directory says; empty, if it is a new one.
+    """
+    if image.cluster_id is None:
+        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the cluster is being founded; try again in a moment")
+    if cluster_id and cluster_id != image.cluster_id:
+        raise Refusal(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"this is the cluster {image.cluster_id}, and the node's data directory belongs to {cluster_id}; "
+            "join that one, or choose an empty --data-dir",
+        )
+    registered = register_node(image, node_id, incarnation, endpoints, rack, directory=directory, session_ms=session_ms)
+    return Decision(registered.records, image.cluster_id)
+
+
 def register_node(
     image: ClusterImage,
     node_id: NodeId,
     incarnation: bytes,
     endpoints: tuple[Endpoint, ...] = (),
     rack: str | None = None,
-) -> Decision[Node]:
-    """A node starts: it is made known, and takes a new leader epoch for everything that it leads.
+    *,
+    directory: bytes = b"",
+    session_ms: int = SESSION_MS,
+) -> Decision[int]:
+    """A node starts a new life: whatever the last one led or was in sync with ends. The response is its broker epoch.
 
-    Without the new epoch, records that its last life wrote and lost in a crash could not be told from those that this
-    life writes at the same offsets. Asking twice in one life changes nothing.
+    It is fenced until it has caught up with the metadata and asks to be let in. Asking twice in a life changes nothing.
     """
-    node = Node(node_id, incarnation, endpoints, rack)
-    if image.nodes.get(node_id) == node:
-        return Decision((), node)
-    records: list[MetadataRecord] = [NodeRegistered(node_id, incarnation, endpoints, rack)]
     known = image.nodes.get(node_id)
-    if known is None or known.incarnation != incarnation:
-        records += _leaderships_begun(image, node_id)
-    return Decision(tuple(records), node)
-
-
-def _leaderships_begun(image: ClusterImage, node_id: NodeId) -> list[PartitionChanged]:
-    return [
-        _leadership_begun(topic, partition, node_id)
-        for topic in image.sorted_topics()
-        for partition in topic.in_order()
-        if partition.leader == node_id or (partition.leader == NO_NODE and node_id in partition.isr)
+    if known is not None and known.incarnation == incarnation:
+        return Decision((), known.broker_epoch)
+    # What was flushed in the last life is still there. On another disk it is not.
+    has_lost_disk = known is not None and known.directory not in {b"", directory}
+    if has_lost_disk and image.is_here(node_id):
+        raise Refusal(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"node {node_id} is running, with another data directory; give this node another --node-id. "
+            "If its disk was just replaced: in a few seconds its last life is known to be over",
+        )
+    broker_epoch = image.registrations + 1
+    records: list[MetadataRecord] = [
+        NodeRegistered(
+            node_id, incarnation, endpoints, rack, broker_epoch, directory, is_fenced=True, session_ms=session_ms
+        )
     ]
+    records += without_node(image, node_id, has_lost_disk=has_lost_disk)
+    return Decision(tuple(records), broker_epoch)
 
 
-def _leadership_begun(topic: Topic, partition: Partition, leader: NodeId) -> PartitionChanged:
-    return PartitionChanged(
-        topic.topic_id,
-        partition.partition,
-        isr=partition.isr,
-        leader=leader,
-        leader_epoch=Epoch(partition.leader_epoch + 1),
-        partition_epoch=partition.partition_epoch + 1,
-    )
+def unfence_node(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Decision[None]:
+    """The node has caught up: from now on clients are sent to it, and it leads what nobody else could."""
+    node = _living(image, node_id, broker_epoch)
+    if not node.is_fenced:
+        return Decision((), None)
+    return Decision((NodeChanged(node_id, False, node.is_draining), *with_node(image, node_id)), None)
+
+
+def fence_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
+    """Nothing was heard of the node for too long, or it has stopped: others take over."""
+    node = image.nodes.get(node_id)
+    if node is None or node.is_fenced:
+        return Decision((), None)
+    return Decision((NodeChanged(node_id, True, node.is_draining), *without_node(image, node_id)), None)
+
+
+def drain_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
+    """The node is about to stop, or to be emptied: others lead, and it gets nothing new. It stays in sync meanwhile."""
+    node = _known(image, node_id)
+    if node.is_draining:
+        return Decision((), None)
+    return Decision((NodeChanged(node_id, node.is_fenced, True), *_leaders_moved_from(image, node_id)), None)
+
+
+def _leaders_moved_from(image: ClusterImage, node_id: NodeId) -> list[PartitionChanged]:
+    """Only to others that are in sync; what nobody else can lead stays."""
+    moved = []
+    for topic, partition in partitions_of(image):
+        if partition.leader != node_id:
+            continue
+        heirs = [other for other in partition.target if other in partition.isr and other != node_id]
+        heir = next((other for other in heirs if image.node_may_lead(other)), None)
+        if heir is not None:
+            moved.append(changed(topic.topic_id, partition, leader=heir))
+    return moved
+
+
+def undrain_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
+    node = _known(image, node_id)
+    if not node.is_draining:
+        return Decision((), None)
+    return Decision((NodeChanged(node_id, node.is_fenced, False),), None)
+
+
+def remove_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
+    """Forget a node that will not come back. It must have no replica."""
+    check_removable(image, node_id)
+    return Decision((NodeRemoved(node_id),), None)
+
+
+def check_removable(image: ClusterImage, node_id: NodeId) -> None:
+    node = _known(image, node_id)
+    held = [partition for _, partition in partitions_of(image) if node_id in partition.replicas]
+    if held:
+        raise Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"node {node_id} has {len(held)} replicas; drain it first, so that others take them over",
+        )
+    if not node.is_fenced:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"node {node_id} is running; stop it first")
 
 
 def reserve_producer_ids(image: ClusterImage, node_id: NodeId) -> Decision[ProducerIdBlock]:
-    if node_id not in image.nodes:
-        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id}; it must register first")
+    _known(image, node_id)
     first = image.next_producer_id
     if first > PRODUCER_ID_MAX - PRODUCER_IDS_PER_BLOCK:
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up")
     block = ProducerIdBlock(first, ProducerId(first + PRODUCER_IDS_PER_BLOCK))
     return Decision((ProducerIdsReserved(node_id, block.next),), block)
+
+
+def _known(image: ClusterImage, node_id: NodeId) -> Node:
+    node = image.nodes.get(node_id)
+    if node is None:
+        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id}; it must register first")
+    return node
+
+
+def _living(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Node:
+    """The node, if it is this life of it that asks."""
+    node = _known(image, node_id)
+    if node.broker_epoch != broker_epoch:
+        raise Refusal(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"node {node_id} has registered again since: broker epoch {node.broker_epoch}, not {broker_epoch}",
+        )
+    return node

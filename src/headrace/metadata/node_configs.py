@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.metadata.configs import INT_MAX, ConfigKey, ConfigType, Synonym
+from headrace.metadata.liveness import SESSION_MS
 from headrace.metadata.topic_configs import DAY_MS, MINUTE_MS, TOPIC_CONFIGS, MiB
 from headrace.model.errors import ErrorCode, Refusal
 
@@ -37,11 +38,41 @@ BEHAVIOUR_CONFIGS = (
         "Whether a topic is created when a client first asks for it.",
     ),
     ConfigKey(
+        "auto.leader.rebalance.enable",
+        ConfigType.BOOLEAN,
+        "true",
+        "Whether partitions are given back to their preferred leaders.",
+    ),
+    ConfigKey(
+        "broker.heartbeat.interval.ms",
+        ConfigType.INT,
+        "400",
+        "How often the node tells the controller that it is there.",
+        low=10,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "broker.session.timeout.ms",
+        ConfigType.INT,
+        str(SESSION_MS),
+        "After so long without an answer from a controller the node stops leading; a little later others take over.",
+        low=100,
+        is_dynamic=False,
+    ),
+    ConfigKey(
         "connections.max.idle.ms",
         ConfigType.LONG,
         str(10 * MINUTE_MS),
         "How long a connection may be silent before it is closed; -1 is forever.",
         low=-1,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "controller.quorum.election.timeout.ms",
+        ConfigType.INT,
+        "1000",
+        "How long voters wait for a silent controller before they elect another, at least; at most twice as long.",
+        low=50,
         is_dynamic=False,
     ),
     ConfigKey(
@@ -116,6 +147,35 @@ BEHAVIOUR_CONFIGS = (
         low=1,
     ),
     ConfigKey(
+        "headrace.scrub.interval.ms",
+        ConfigType.LONG,
+        str(7 * DAY_MS),
+        "How often every closed segment is read and checked against its CRCs.",
+        low=1,
+    ),
+    ConfigKey(
+        "headrace.scrub.max.bytes.per.second",
+        ConfigType.LONG,
+        str(10 * MiB),
+        "How fast closed segments are read to be checked; 0 checks nothing but what an operator asks for.",
+        low=0,
+    ),
+    ConfigKey(
+        "leader.imbalance.check.interval.seconds",
+        ConfigType.LONG,
+        "300",
+        "How often the controller looks for partitions that others than their preferred leaders lead.",
+        low=1,
+    ),
+    ConfigKey(
+        "leader.imbalance.per.broker.percentage",
+        ConfigType.INT,
+        "10",
+        "So much of what a node should lead may be led elsewhere; a leader that moves costs its clients a moment.",
+        low=0,
+        high=100,
+    ),
+    ConfigKey(
         "log.retention.check.interval.ms",
         ConfigType.LONG,
         str(5 * MINUTE_MS),
@@ -185,6 +245,13 @@ BEHAVIOUR_CONFIGS = (
         "How long a partition remembers the sequence of an idempotent producer that has gone silent.",
         low=1,
         is_dynamic=False,
+    ),
+    ConfigKey(
+        "replica.lag.time.max.ms",
+        ConfigType.LONG,
+        "10000",
+        "A follower that has not caught up for so long leaves the in-sync set; producers with acks=all wait that long.",
+        low=100,
     ),
     ConfigKey(
         "socket.request.max.bytes",

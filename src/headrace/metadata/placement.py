@@ -1,37 +1,188 @@
-"""Where replicas go. Everything that places partitions asks `place_partitions` and nothing else.
+"""Where replicas go: consistent hashing with bounded loads.
 
-Today an even spread in the order of node ids. It is a function of its arguments alone: every controller that is asked
-the same question gives the same answer.
+Each partition ranks the nodes by a hash of its own and takes the first that have room, on different racks if there
+are enough. A node that comes or goes changes no other node's rank, so little moves; the bound keeps nodes
+even, which hashing alone does not. Everything here is a function of its arguments: every controller that is asked the
+same question gives the same answer.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from headrace.model.names import NodeId
+    from headrace.model.names import LogId, NodeId
+
+
+class Seat(NamedTuple):
+    """A node that takes replicas. Nodes without a rack count as a rack each."""
+
+    node_id: NodeId
+    rack: str | None = None
+
+    @property
+    def place(self) -> str:
+        return f"node {self.node_id}" if self.rack is None else f"rack {self.rack}"
+
+
+class Load(NamedTuple):
+    """How much a node has: replicas, and partitions that it is the preferred leader of."""
+
+    replicas: int = 0
+    leaders: int = 0
+
+
+class Loads:
+    """The loads of all nodes, while partitions are being placed."""
+
+    def __init__(self, loads: Mapping[NodeId, Load] | None = None) -> None:
+        self.replicas: Counter[NodeId] = Counter()
+        self.leaders: Counter[NodeId] = Counter()
+        for node_id, load in (loads or {}).items():
+            self.replicas[node_id], self.leaders[node_id] = load
+
+    @classmethod
+    def of(cls, assignments: Iterable[Sequence[NodeId]]) -> Loads:
+        loads = cls()
+        for replicas in assignments:
+            loads.add(replicas)
+        return loads
+
+    def add(self, replicas: Sequence[NodeId]) -> None:
+        self.replicas.update(replicas)
+        self.leaders[replicas[0]] += 1
+
+    def remove(self, replicas: Sequence[NodeId]) -> None:
+        self.replicas.subtract(replicas)
+        self.leaders[replicas[0]] -= 1
 
 
 def place_partitions(
-    nodes: Sequence[NodeId], first_seat: int, partition_count: int, replication_factor: int
+    seats: Sequence[Seat], loads: Loads, log_ids: Sequence[LogId], replication_factor: int
 ) -> list[tuple[NodeId, ...]]:
-    """The replicas of each new partition, the preferred leader first.
+    """The replicas of each new partition, the preferred leader first. `loads` is brought up to date.
 
-    Leaders go round from `first_seat` on: hand in how many partitions there are already, and topics of one partition do
-    not all begin on the same node. `nodes` is sorted and has at least `replication_factor` members.
+    There are at least `replication_factor` seats.
     """
-    assert len(nodes) >= replication_factor >= 1
-    return [_seats(nodes, first_seat + number, replication_factor) for number in range(partition_count)]
+    assert len(seats) >= replication_factor >= 1
+    total = sum(loads.replicas[seat.node_id] for seat in seats) + replication_factor * len(log_ids)
+    room = -(-total // len(seats))
+    placed = []
+    for log_id in log_ids:
+        replicas = _led_evenly(_choose(seats, loads, log_id, replication_factor, room), loads)
+        loads.add(replicas)
+        placed.append(replicas)
+    return placed
 
 
-def _seats(nodes: Sequence[NodeId], seat: int, replication_factor: int) -> tuple[NodeId, ...]:
-    leader = seat % len(nodes)
-    others = len(nodes) - 1
-    # Each time round the followers shift by one, so that a lost leader's work falls to all nodes, not to its neighbour.
-    shift = seat // len(nodes)
-    followers = (
-        nodes[(leader + 1 + (shift + follower) % others) % len(nodes)] for follower in range(replication_factor - 1)
-    )
-    return nodes[leader], *followers
+def _choose(
+    seats: Sequence[Seat], loads: Loads, log_id: LogId, count: int, room: int, kept: Sequence[Seat] = ()
+) -> list[Seat]:
+    """The kept seats and others up to `count`."""
+    chosen = list(kept)
+    ranked = [seat for seat in _ranked(seats, log_id) if seat not in chosen]
+    while len(chosen) < count:
+        chosen.append(_next_seat(ranked, chosen, loads, room))
+        ranked.remove(chosen[-1])
+    return chosen
+
+
+def _next_seat(ranked: Sequence[Seat], chosen: Collection[Seat], loads: Loads, room: int) -> Seat:
+    """Room on a new rack is best; then a new rack, for safety goes before evenness; then room; then the emptiest."""
+    taken = {seat.place for seat in chosen}
+    apart = [seat for seat in ranked if seat.place not in taken] or ranked
+    with_room = [seat for seat in apart if loads.replicas[seat.node_id] < room]
+    return with_room[0] if with_room else min(apart, key=lambda seat: loads.replicas[seat.node_id])
+
+
+def _ranked(seats: Sequence[Seat], log_id: LogId) -> list[Seat]:
+    return sorted(seats, key=lambda seat: (_affinity(seat.node_id, log_id), seat.node_id))
+
+
+def _affinity(node_id: NodeId, log_id: LogId) -> bytes:
+    digest = blake2b(digest_size=8)
+    digest.update(log_id.topic_id)
+    digest.update(log_id.partition.to_bytes(4, "big"))
+    digest.update(node_id.to_bytes(4, "big"))
+    return digest.digest()
+
+
+def _led_evenly(chosen: Sequence[Seat], loads: Loads) -> tuple[NodeId, ...]:
+    """Put first whoever leads least. The order of the others decides who follows a lost leader: the hash spreads it."""
+    node_ids = [seat.node_id for seat in chosen]
+    leader = min(node_ids, key=lambda node_id: loads.leaders[node_id])
+    return leader, *(node_id for node_id in node_ids if node_id != leader)
+
+
+# ---- moving what is there
+
+
+def rebalanced(seats: Sequence[Seat], current: Mapping[LogId, tuple[NodeId, ...]]) -> dict[LogId, tuple[NodeId, ...]]:
+    """New replicas for those partitions that have to move so that every seat has its share, and no others.
+
+    Whoever is not in `seats` (lost, or draining) gives up everything. A node with too much gives up just what is too
+    much; a new one gets about its share and nothing else moves.
+    """
+    by_id = {seat.node_id: seat for seat in seats}
+    loads = Loads.of(current.values())
+    total = sum(len(replicas) for replicas in current.values())
+    room = -(-total // len(seats))
+    moved: dict[LogId, tuple[NodeId, ...]] = {}
+    for log_id in _emptying_first(current, loads):
+        replicas = current[log_id]
+        kept = list(_kept(replicas, by_id, loads, room, total // len(seats)))
+        if len(kept) == len(replicas):
+            continue
+        loads.remove(replicas)
+        chosen = _choose(seats, loads, log_id, min(len(replicas), len(seats)), room, kept)
+        new = _leader_kept(replicas, chosen, loads)
+        loads.add(new)
+        if set(new) != set(replicas):
+            moved[log_id] = new
+    return moved
+
+
+def widened(
+    seats: Sequence[Seat], loads: Loads, log_id: LogId, replicas: tuple[NodeId, ...], count: int
+) -> tuple[NodeId, ...]:
+    """The same replicas and others behind them, up to `count` if there are as many seats."""
+    by_id = {seat.node_id: seat for seat in seats}
+    kept = [by_id.get(node_id, Seat(node_id)) for node_id in replicas]
+    room = -(-sum(loads.replicas[seat.node_id] for seat in seats) // len(seats)) + 1
+    others = sum(seat not in kept for seat in seats)
+    chosen = _choose(seats, loads, log_id, min(count, len(kept) + others), room, kept)
+    return tuple(seat.node_id for seat in chosen)
+
+
+def _emptying_first(current: Mapping[LogId, tuple[NodeId, ...]], loads: Loads) -> list[LogId]:
+    """Partitions on the fullest nodes first, so that a few moves serve several nodes at once."""
+    return sorted(current, key=lambda log_id: (-max(loads.replicas[node_id] for node_id in current[log_id]), log_id))
+
+
+def _kept(
+    replicas: Sequence[NodeId], by_id: Mapping[NodeId, Seat], loads: Loads, room: int, least: int
+) -> Iterator[Seat]:
+    """Those that stay: on a seat that has no more than its share. For the sake of evenness at most one goes."""
+    has_emptier = any(loads.replicas[node_id] < least for node_id in by_id if node_id not in replicas)
+    fullest = max(replicas, key=lambda node_id: loads.replicas[node_id])
+    for node_id in replicas:
+        if node_id not in by_id:
+            continue
+        too_much = loads.replicas[node_id] > room or (has_emptier and loads.replicas[node_id] > least)
+        if not (node_id == fullest and too_much):
+            yield by_id[node_id]
+
+
+def _leader_kept(before: Sequence[NodeId], chosen: Sequence[Seat], loads: Loads) -> tuple[NodeId, ...]:
+    """The order as it was, newcomers last; the leader stays if it has not too much to lead."""
+    node_ids = [seat.node_id for seat in chosen]
+    ordered = [node_id for node_id in before if node_id in node_ids]
+    ordered += [node_id for node_id in node_ids if node_id not in before]
+    if ordered[0] == before[0] and loads.leaders[ordered[0]] <= min(loads.leaders[node_id] for node_id in ordered):
+        return tuple(ordered)
+    leader = min(ordered, key=lambda node_id: loads.leaders[node_id])
+    return leader, *(node_id for node_id in ordered if node_id != leader)

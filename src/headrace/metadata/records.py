@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.metadata.liveness import SESSION_MS
+
 if TYPE_CHECKING:
     from headrace.metadata.configs import ConfigResource
     from headrace.model.names import Epoch, NodeId, ProducerId, TopicId
@@ -27,16 +29,42 @@ class ClusterNamed:
     """The cluster has its id; said once, by whoever starts the cluster first."""
 
     cluster_id: str
+    registrations: int = 0
+    """In a snapshot: how often nodes were registered before it, those that are gone included."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistered:
-    """A node has started. `incarnation` is chosen anew on each start: the same node id, but another life."""
+    """A node has started. `incarnation` is chosen anew on each start: the same node id, but another life.
+
+    `broker_epoch` counts registrations over all nodes, so that a life can be told from every other by a number.
+    """
 
     node_id: NodeId
     incarnation: bytes
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
+    broker_epoch: int = 0
+    directory: bytes = b""
+    is_fenced: bool = False
+    session_ms: int = SESSION_MS
+    """For so long the node goes on leading without hearing from a controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A fenced node serves nothing, and is in sync only with what it alone has. A draining one is to lead nothing."""
+
+    node_id: NodeId
+    is_fenced: bool
+    is_draining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """An operator has taken the node out of the cluster; it has no replica any more."""
+
+    node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +97,8 @@ class PartitionCreated:
 class PartitionChanged:
     """Who leads and who is in sync from now on. `leader` is NO_NODE while nobody can lead.
 
-    `partition_epoch` counts every change; `leader_epoch` only those that make the leader begin anew.
+    `partition_epoch` counts every change; `leader_epoch` only those that make the leader begin anew. `replicas` None:
+    as before. While replicas move, `replicas` holds the old and the new ones, and `adding` and `removing` say which.
     """
 
     topic_id: TopicId
@@ -78,6 +107,9 @@ class PartitionChanged:
     leader: NodeId
     leader_epoch: Epoch
     partition_epoch: int
+    replicas: tuple[NodeId, ...] | None = None
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +132,8 @@ class ProducerIdsReserved:
 MetadataRecord = (
     ClusterNamed
     | NodeRegistered
+    | NodeChanged
+    | NodeRemoved
     | TopicCreated
     | TopicDeleted
     | PartitionCreated

@@ -119,7 +119,11 @@ class NodeSettings:
     """A node's effective settings, one field per entry of `BEHAVIOUR_CONFIGS`."""
 
     auto_create_topics_enable: bool
+    auto_leader_rebalance_enable: bool
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
     connections_max_idle_ms: int
+    controller_quorum_election_timeout_ms: int
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
@@ -130,6 +134,10 @@ class NodeSettings:
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
+    scrub_interval_ms: int
+    scrub_max_bytes_per_second: int
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
     log_retention_check_interval_ms: int
     max_connections: int
     max_incremental_fetch_session_cache_slots: int
@@ -139,6 +147,7 @@ class NodeSettings:
     offsets_retention_minutes: int
     offsets_topic_num_partitions: int
     producer_id_expiration_ms: int
+    replica_lag_time_max_ms: int
     socket_request_max_bytes: int
     transaction_max_timeout_ms: int
     transaction_state_log_num_partitions: int

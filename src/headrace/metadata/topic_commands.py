@@ -94,7 +94,7 @@ def _create_topic(
     image: ClusterImage, topic: NewTopic, topic_id: TopicId, node: NodeConfigs, requested_before: int
 ) -> tuple[list[MetadataRecord], CreatedTopic]:
     _check_new_name(image, topic.name)
-    partitions = _partitions_for(image, topic, node, requested_before)
+    partitions = _partitions_for(image, topic, topic_id, node, requested_before)
     overrides = _checked_overrides(topic.configs)
     layers = node_layers(image, node)._replace(topic=overrides)
     check_topic_settings(layers)
@@ -140,7 +140,7 @@ def _check_new_name(image: ClusterImage, name: str) -> None:
 
 
 def _partitions_for(
-    image: ClusterImage, topic: NewTopic, node: NodeConfigs, requested_before: int
+    image: ClusterImage, topic: NewTopic, topic_id: TopicId, node: NodeConfigs, requested_before: int
 ) -> list[CreatedPartition]:
     if topic.assignments:
         if topic.partition_count != USE_DEFAULT or topic.replication_factor != USE_DEFAULT:
@@ -159,7 +159,7 @@ def _partitions_for(
     _check_partition_room(image, count, requested_before)
     is_default = topic.replication_factor == USE_DEFAULT
     replication_factor = settings.default_replication_factor if is_default else topic.replication_factor
-    return spread(image, 0, count, replication_factor)
+    return spread(image, topic_id, 0, count, replication_factor)
 
 
 def _check_partition_room(image: ClusterImage, count: int, requested_before: int) -> None:
@@ -325,7 +325,7 @@ def _partitions_to_add(
         )
     _check_partition_room(image, added, requested_before)
     if more.assignments is None:
-        return spread(image, have, added, topic.replication_factor)
+        return spread(image, topic.topic_id, have, added, topic.replication_factor)
     if len(more.assignments) != added:
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -7,7 +7,7 @@ and the next entry begins there. An entry may hold many records, so not every of
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NewType
 
 from headrace.model.names import Offset
@@ -133,6 +133,13 @@ class RaftLog:
             self._entries.append(entry)
             if isinstance(entry.payload, Membership):
                 self._memberships.append((entry.end, entry.payload))
+
+    def found(self, membership: Membership) -> None:
+        """Nothing was ever written, and nobody has said who votes: with these it begins."""
+        assert self.end == 0, "only an empty log can begin"
+        assert not self.membership.voters, f"it has begun with {self.membership.voters}"
+        self.snapshot = replace(self.snapshot, membership=membership)
+        self._memberships = [(self.snapshot.end, membership)]
 
     def truncate(self, end: Offset) -> None:
         """Another leader's log goes on differently from here."""

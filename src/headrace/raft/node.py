@@ -49,6 +49,11 @@ class Timing:
     election_max_ms: int = 2000
     """Each waits a time of its own between the two, so that they rarely stand against each other."""
 
+    @classmethod
+    def of(cls, election_timeout_ms: int) -> Timing:
+        """Five heartbeats in a timeout, and at most twice the timeout until somebody stands."""
+        return cls(max(1, election_timeout_ms // 5), election_timeout_ms, 2 * election_timeout_ms)
+
 
 class _Campaign:
     """An election that this node stands in, or its rehearsal."""
@@ -72,14 +77,14 @@ class RaftNode:
         """`log` and `ballot` as they were found on the disk. `chance` gives numbers from 0 up to 1."""
         self.me = me
         self.log = log
-        self._timing = timing or Timing()
+        self.timing = timing or Timing()
         self._chance = chance
         self._ballot = ballot
         self._pending = Pending(ballot)
         self._leader: NodeId | None = None
         self._campaign: _Campaign | None = None
         self._leadership: Leadership | None = None
-        self._heard_ms = now_ms - self._timing.election_min_ms  # nobody has been heard: votes may be given at once
+        self._heard_ms = now_ms - self.timing.election_min_ms  # nobody has been heard: votes may be given at once
         self._election_at_ms = 0
         self._beat_at_ms = 0
         self._restored: Snapshot | None = None
@@ -128,13 +133,13 @@ class RaftNode:
                 self._stand(is_rehearsal=True, now_ms=now_ms)
 
     def _tick_leader(self, leadership: Leadership, now_ms: int) -> None:
-        if not leadership.has_quorum(now_ms - self._timing.election_max_ms):
+        if not leadership.has_quorum(now_ms - self.timing.election_max_ms):
             # Cut off, perhaps: a majority may have another leader by now. Nobody must wait for our decisions.
             self._follow(None, now_ms)
             return
         leadership.keep_if_heir_failed(now_ms)
         if now_ms >= self._beat_at_ms:
-            self._beat_at_ms = now_ms + self._timing.heartbeat_ms
+            self._beat_at_ms = now_ms + self.timing.heartbeat_ms
             self._name_disks(leadership, now_ms)
             leadership.beat()
 
@@ -145,8 +150,17 @@ class RaftNode:
             self._write_membership(leadership, known, now_ms)
 
     def _wait_for_leader(self, now_ms: int) -> None:
-        spread_ms = self._timing.election_max_ms - self._timing.election_min_ms
-        self._election_at_ms = now_ms + self._timing.election_min_ms + int(spread_ms * self._chance())
+        spread_ms = self.timing.election_max_ms - self.timing.election_min_ms
+        self._election_at_ms = now_ms + self.timing.election_min_ms + int(spread_ms * self._chance())
+
+    def suspect(self, node_id: NodeId, now_ms: int) -> None:
+        """The leader's process has ended, somebody says. If that is wrong, its next message shows it; if it is right,
+        nobody waits for an election timeout. All hear of it at once, so they take turns: two that stand together share
+        the votes, and then everybody waits for a timeout after all."""
+        if self._leadership is None and self._leader == node_id:
+            self._leader = None
+            others_first = sum(other < self.me.node_id for other in self.membership.voter_ids if other != node_id)
+            self._election_at_ms = now_ms + int(self.timing.heartbeat_ms * (others_first + self._chance() / 4))
 
     # ---- what it can be asked to do
 
@@ -167,7 +181,7 @@ class RaftNode:
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 "another change of the voters is not decided yet; try again in a moment",
             )
-        leadership.expect_safe(membership, now_ms - self._timing.election_max_ms)
+        leadership.expect_safe(membership, now_ms - self.timing.election_max_ms)
         return self._write_membership(leadership, membership, now_ms)
 
     def _may_change_membership(self, leadership: Leadership) -> bool:
@@ -191,7 +205,7 @@ class RaftNode:
         if heir not in self.membership.voter_ids:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"node {heir} is no voter: {list(self.membership.voter_ids)} are")
         if heir != self.me.node_id:
-            leadership.hand_over_to(heir, now_ms + self._timing.election_max_ms)
+            leadership.hand_over_to(heir, now_ms + self.timing.election_max_ms)
 
     def compact(self, snapshot: Snapshot, keep_from: Offset) -> None:
         """The house has a snapshot on disk; what it stands for need not be kept. A few entries may be, for the slow."""
@@ -243,7 +257,7 @@ class RaftNode:
     def _is_loyal(self, message: RequestVote, now_ms: int) -> bool:
         """While a leader is heard, nobody is helped to replace it: a node that was cut off must not disturb."""
         is_led = self._leadership is not None or (
-            self._leader is not None and now_ms - self._heard_ms < self._timing.election_min_ms
+            self._leader is not None and now_ms - self._heard_ms < self.timing.election_min_ms
         )
         return is_led and not message.is_appointed
 
@@ -318,7 +332,7 @@ class RaftNode:
         self._leader = None
         self._leadership = leadership = Leadership(self.me, self.term, self.log, now_ms)
         self._pending.append([leadership.propose(NO_OP, 1)])
-        self._beat_at_ms = now_ms + self._timing.heartbeat_ms
+        self._beat_at_ms = now_ms + self.timing.heartbeat_ms
         leadership.beat()
 
     # ---- following

@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset
+from headrace.model.names import NO_EPOCH, NO_NODE, NO_OFFSET, Epoch, NodeId, Offset
+from headrace.replication.in_sync import Followers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 Durability = Literal["flushed", "written"]
 """What counts as safe on one replica: bytes on its device, or (weaker, faster) bytes in its page cache."""
@@ -31,18 +32,24 @@ class Replica:
 
     __slots__ = (
         "_counts_written",
-        "_follower_offsets",
+        "_epoch_start",
+        "_followers",
+        "_in_doubt",
         "_in_sync_needed",
+        "_is_leased",
         "_is_short_of_replicas",
+        "_leads",
         "_min_insync",
         "_others_reached",
-        "_replication_factor",
+        "_proposed",
         "flushed",
         "high_watermark",
         "in_sync",
         "is_leader",
+        "leader",
         "leader_epoch",
         "node_id",
+        "replicas",
         "written",
     )
 
@@ -65,34 +72,123 @@ class Replica:
         self.high_watermark = max(log_start, min(high_watermark, flushed))
         self.leader_epoch: Epoch = NO_EPOCH
         self.is_leader = False
+        """It leads, and may act on it."""
+        self._leads = False
+        self._is_leased = True
+        self.leader: NodeId = NO_NODE
+        self.replicas: tuple[NodeId, ...] = (node_id,)
         self.in_sync: tuple[NodeId, ...] = ()
-        self._follower_offsets: dict[NodeId, Offset] = {}
+        """As the controller has agreed to it."""
+        self._proposed: tuple[NodeId, ...] | None = None
+        self._in_doubt: tuple[NodeId, ...] = ()
+        """Of earlier proposals whose outcome is not known."""
+        self._followers = Followers()
+        self._epoch_start = NO_OFFSET
+        """Where our log ended when we began to lead: what was committed before lies below."""
         self._counts_written = durability == "written"
         self._min_insync = min_insync
-        self._replication_factor = 1
         self._review_in_sync()
 
     # ---- leadership
 
-    def become_leader(self, epoch: Epoch, in_sync: Iterable[NodeId], replication_factor: int = 1) -> Offset:
-        """Lead from `epoch` on. What followers have is unknown until they report, so none of it counts yet."""
+    def become_leader(
+        self, epoch: Epoch, in_sync: Iterable[NodeId], replicas: Iterable[NodeId] | None = None, now_ms: int = 0
+    ) -> Offset:
+        """Lead from `epoch` on. What followers have is unknown until they fetch, so none of it counts yet."""
         assert epoch > self.leader_epoch, f"epoch {epoch} after {self.leader_epoch}"
         self.leader_epoch = epoch
-        self.is_leader = True
-        self._replication_factor = replication_factor
-        self._follower_offsets.clear()
+        self.leader = self.node_id
+        self._epoch_start = self.written
+        self._leads = True
+        self.is_leader = self._is_leased
+        self._proposed, self._in_doubt = None, ()
+        self.replicas = tuple(in_sync if replicas is None else replicas)
+        self._followers = Followers((node_id for node_id in self.replicas if node_id != self.node_id), now_ms)
         return self.set_in_sync(in_sync)
+
+    def become_follower(self, epoch: Epoch, leader: NodeId, replicas: Iterable[NodeId]) -> None:
+        """Follow another from `epoch` on, or nobody while `leader` is NO_NODE."""
+        assert epoch >= self.leader_epoch, f"epoch {epoch} after {self.leader_epoch}"
+        self.leader_epoch = epoch
+        self.leader = leader
+        self.replicas = tuple(replicas)
+        self.resign()
 
     def resign(self) -> None:
         """Lead no longer: another does, or the partition is gone."""
-        self.is_leader = False
+        self._leads = self.is_leader = False
+        self._proposed = None
+
+    def set_leased(self, is_leased: bool) -> Offset:
+        """Without a lease others may lead by now: a leader takes and shows nothing until it is renewed."""
+        self._is_leased = is_leased
+        self.is_leader = is_leased and self._leads
+        return self._advance()
+
+    # ---- the in-sync set
 
     def set_in_sync(self, in_sync: Iterable[NodeId]) -> Offset:
         """The controller has agreed to this in-sync set. One that loses its slowest member may commit more."""
         self.in_sync = tuple(sorted(in_sync))
         assert self.node_id in self.in_sync, f"leader {self.node_id} is not in its own in-sync set {self.in_sync}"
+        self._proposed, self._in_doubt = None, ()
         self._review_in_sync()
         return self._advance()
+
+    def wanted_in_sync(
+        self, now_ms: int, lag_max_ms: int, heard_ms: Mapping[NodeId, int], is_here: Callable[[NodeId], bool]
+    ) -> tuple[NodeId, ...] | None:
+        """The in-sync set that this leader would propose; None if it has the right one, or waits for an answer."""
+        if not self.is_leader or self._proposed is not None:
+            return None
+        oldest_ms = self._followers.heard(heard_ms, self.written)
+        if now_ms - oldest_ms <= lag_max_ms and len(self.in_sync) == len(self.replicas):
+            return None  # as nearly always, for nearly all partitions
+        slow = self._followers.too_slow(self.in_sync, now_ms, lag_max_ms)
+        # A new leader does not know the high watermark of the one before, only that it has all that lies below.
+        committed = max(self.high_watermark, self._epoch_start)
+        back = {
+            node_id
+            for node_id in self.replicas
+            if node_id not in self.in_sync
+            and is_here(node_id)
+            and self._followers.caught_up(node_id, committed, now_ms, lag_max_ms)
+        }
+        wanted = tuple(sorted((set(self.in_sync) - slow) | back))
+        if wanted == self.in_sync and set(self._in_doubt) <= set(wanted):
+            return None
+        return wanted  # also the same once more: while somebody is in doubt that is gone by now, nothing is committed
+
+    def propose_in_sync(self, proposed: tuple[NodeId, ...]) -> None:
+        """The controller is asked for it. Before it answers it may have agreed: whoever enters counts at once."""
+        assert self._leads
+        self._proposed = proposed
+        self._review_in_sync()
+
+    def proposal_ended(self, *, is_refused: bool) -> None:
+        """The controller has not agreed, or it is not known whether it has: then whoever was to enter still counts.
+
+        A refusal settles this proposal and no earlier one: that may still be on its way, and be agreed to later.
+        """
+        if self._proposed is None:
+            return  # the partition has changed meanwhile, and with it everything that was asked for is decided
+        if not is_refused:
+            self._in_doubt = tuple(sorted({*self._in_doubt, *self._proposed}))
+        self._proposed = None
+        self._review_in_sync()
+
+    def broker_epoch_of(self, node_id: NodeId) -> int:
+        """The life of a follower that has fetched here; -1 if none has."""
+        return self._followers.broker_epoch(node_id)
+
+    def begins_everywhere_at(self, offset: Offset) -> bool:
+        """Whether no other replica that may lead has anything before `offset`, for good."""
+        return all(self._followers.log_start(it) >= offset for it in self._members if it != self.node_id)
+
+    @property
+    def _members(self) -> set[NodeId]:
+        """In sync; also who is only proposed: the controller may have agreed already, and could elect it."""
+        return {*self.in_sync, *(self._proposed or ()), *self._in_doubt}
 
     def set_policy(self, *, durability: Durability, min_insync: int) -> Offset:
         self._counts_written = durability == "written"
@@ -114,11 +210,37 @@ class Replica:
         self.flushed = next_offset
         return self._advance()
 
-    def on_follower_reached(self, node_id: NodeId, next_offset: Offset) -> Offset:
-        """A follower reports its flushed offset (its written one, with durability "written")."""
-        self._follower_offsets[node_id] = next_offset
+    def on_follower_fetched(
+        self,
+        node_id: NodeId,
+        broker_epoch: int,
+        written: Offset,
+        flushed: Offset,
+        now_ms: int,
+        log_start: Offset = NO_OFFSET,
+    ) -> Offset:
+        """A follower asks for what follows `written`; of that, everything before `flushed` is on its device."""
+        self._followers.fetched(node_id, broker_epoch, written, flushed, self.written, now_ms, log_start)
         self._review_in_sync()
         return self._advance()
+
+    def on_leader_said(self, high_watermark: Offset) -> Offset:
+        """As a follower: what the leader knows to be safe. We know it for as much as we have."""
+        assert not self.is_leader
+        self.high_watermark = max(self.high_watermark, min(high_watermark, self.flushed))
+        return self.high_watermark
+
+    def on_truncated(self, next_offset: Offset) -> None:
+        """As a follower: our log went another way than the leader's from there on."""
+        assert not self.is_leader
+        self.written = min(self.written, next_offset)
+        self.flushed = min(self.flushed, next_offset)
+        self.high_watermark = min(self.high_watermark, next_offset)
+
+    def on_restarted_at(self, next_offset: Offset) -> None:
+        """As a follower: the leader has nothing any more of what we lack; our log begins anew there."""
+        assert not self.is_leader
+        self.written = self.flushed = self.high_watermark = next_offset
 
     def _advance(self) -> Offset:
         if self.is_leader:
@@ -130,15 +252,15 @@ class Replica:
 
     def _review_in_sync(self) -> None:
         """Work out once, when something changes, what the hot path needs to know about the other replicas."""
-        self._in_sync_needed = min(self._min_insync, self._replication_factor)
+        self._in_sync_needed = min(self._min_insync, len(self.replicas))
         self._is_short_of_replicas = len(self.in_sync) < self._in_sync_needed
         if self._is_short_of_replicas:
             # As Kafka since KIP-966: with too few replicas nothing new becomes safe, acks=1 writes included.
             self._others_reached: Offset = NO_OFFSET
             return
-        offsets = self._follower_offsets
-        others = [offsets.get(node_id, NO_OFFSET) for node_id in self.in_sync if node_id != self.node_id]
-        self._others_reached = min(others, default=_UNBOUNDED)
+        others = self._members - {self.node_id}
+        reached = (self._followers.reached(node_id, counts_written=self._counts_written) for node_id in others)
+        self._others_reached = min(reached, default=_UNBOUNDED)
 
     # ---- checks
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.simulation.scenario import Report, run_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+GARBAGE_AFTER = 50_000  # objects; a run makes many cycles that live on, and looking for dead ones takes a tenth of it
 VIOLATIONS_SHOWN = 5  # of a seed: the first few say what went wrong, the rest follows from them
 EVENTS_SHOWN = 30
 PROGRESS_EVERY = 50
@@ -54,11 +57,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--start", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the seeds")
+    parser.add_argument("--nodes", type=int, default=1, help="of the cluster")
+    parser.add_argument(
+        "--trouble", type=float, metavar="SECONDS", help="of virtual time with faults; else by the seed"
+    )
     options = parser.parse_args(arguments)
     seeds = range(options.start, options.start + options.seeds)
     totals = Totals()
     began_s = time.monotonic()
-    for report in _reports(seeds, options.jobs):
+    run = partial(run_scenario, node_count=options.nodes, trouble_s=options.trouble)
+    for report in _reports(run, seeds, options.jobs):
         totals.add(report)
         if not report.is_good:
             _show(report)
@@ -68,12 +76,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if totals.bad_seeds else 0
 
 
-def _reports(seeds: Iterable[int], jobs: int) -> Iterator[Report]:
+def _reports(run: Callable[[int], Report], seeds: Iterable[int], jobs: int) -> Iterator[Report]:
     if jobs == 1:
-        yield from map(run_scenario, seeds)
+        _spare_garbage()
+        yield from map(run, seeds)
         return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(run_scenario, seeds)
+    with ProcessPoolExecutor(jobs, initializer=_spare_garbage) as pool:
+        yield from pool.map(run, seeds)
+
+
+def _spare_garbage() -> None:
+    gc.set_threshold(GARBAGE_AFTER)
 
 
 def _show(report: Report) -> None:

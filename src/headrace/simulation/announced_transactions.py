@@ -58,7 +58,7 @@ async def produce_announced(stage: Stage, name: str) -> None:
                     if stage.is_over():
                         break
                     await producer.transact(cluster)
-                    await stage.rest(chance.choice((0.02, 0.3, 1.0)))
+                    await stage.rest_between(chance.choice((0.02, 0.3, 1.0)))
         except TROUBLE:
             await asyncio.sleep(0.2)
         finally:

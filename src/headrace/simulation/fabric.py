@@ -32,6 +32,8 @@ class Weather:
     """How much one direction of a connection holds between sender and receiver; drawn for each."""
     whole_fraction: float = 0.7
     """How often bytes that were sent together travel together; otherwise they are split anywhere."""
+    is_acknowledging_all: bool = True
+    """Acknowledgements travel also if no sender waits for one. They are half of all events, so clusters do without."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
+from itertools import product
 from typing import TYPE_CHECKING
 
+from headrace.metadata.elections import partitions_of
+from headrace.metadata.liveness import SESSION_MS
 from headrace.runtime.tasks import TaskScope
+from headrace.simulation.bit_rot import rot
 from headrace.simulation.device import Operation, os_error
 from headrace.simulation.fabric import Weather
 from headrace.simulation.life import HostIsDown
@@ -17,11 +21,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.simulation.cluster import NodeProcess, SimulatedCluster
+    from headrace.simulation.fabric import Fabric
     from headrace.simulation.life import Life
 
 SKEW_MAX_MS = 3_000_000  # the node refuses records from more than an hour ahead, and should not refuse all of them
+PHASE_S = 60.0  # a longer run changes its kinds as often
 KINDS = (0, 1, 1, 2, 2, 3, 3, 4, 5)  # in one run: few show what each does, and all seeds together mix them all
 DEATHS = ("crash", "power cut", "power cut in the middle")  # and one of these: other faults show when a node starts
+BIT_ROT = "bit rot"
+LOST_DISK = "lost disk"
+DISK_REPLACED = "disk replaced"  # counts those that were lost in fact
 GAPS_S = (0.5, 3.0, 8.0)  # at most this long from one to the next
 LANES = ("flush", "metadata-flush", "general")
 STEPS_AHEAD = (1, 300)  # of the disk, until a power cut in the middle of something
@@ -32,15 +41,18 @@ SPACE_LEFT_BYTES = (0, 20_000)
 class Faults:
     """Called on nodes while they are up or down; what does not apply at the moment does nothing."""
 
-    def __init__(self, cluster: SimulatedCluster, kinds: Collection[str] | None = None) -> None:
-        """`kinds` are the names of those that may happen; None lets the seed choose."""
+    def __init__(
+        self, cluster: SimulatedCluster, kinds: Collection[str] | None = None, *, gap_factor: float = 1.0
+    ) -> None:
+        """`kinds` are the names of those that may happen; None lets the seed choose. `gap_factor` spreads them."""
         self._cluster = cluster
         self._chance = cluster.universe.random("faults")
         self.happened: Counter[str] = Counter()
         self.failed_lives: list[Life] = []
         """Of nodes whose disk has failed: none of them may go on."""
         self._lasting = TaskScope(self._broke)
-        every: dict[str, Callable[[NodeProcess], Coroutine[Any, Any, None]]] = {
+        self._gap_factor = gap_factor
+        self._every: dict[str, Callable[[NodeProcess], Coroutine[Any, Any, None]]] = {
             "crash": self._crash,
             "power cut": self._cut_power,
             "power cut in the middle": self._cut_power_soon,
@@ -54,25 +66,46 @@ class Faults:
             "partition": self._partition,
             "clock jump": self._jump_clock,
         }
-        if kinds is None:
-            kinds = self._chance.sample(list(every), self._chance.choice(KINDS))
-            if kinds:
-                kinds.append(self._chance.choice(DEATHS))
-        self._kinds = {name: every[name] for name in every if name in kinds}
+        if len(cluster.nodes) > 1:
+            self._every |= {
+                "crash of several": self._crash_several,
+                "power cut of several": self._cut_power_of_several,
+                "crash of the controller": self._crash_controller,
+                "pause about a session's length": self._pause_a_session,
+                "halves": self._halve,
+                "cut off from the others": self._cut_off,
+            }
+        if kinds is not None:  # only by name: with every other fault, the last whole copy could be lost
+            self._every |= {BIT_ROT: self._rot, LOST_DISK: self._lose_disk}
+        self._are_kinds_given = kinds is not None
+        self._kinds = self._draw() if kinds is None else [name for name in self._every if name in kinds]
+
+    def _draw(self) -> list[str]:
+        kinds = self._chance.sample(list(self._every), self._chance.choice(KINDS))
+        if kinds:
+            kinds.append(self._chance.choice(DEATHS))
+        return [name for name in self._every if name in kinds]
 
     async def strike(self, duration_s: float) -> None:
         """Trouble for this long; then whatever still lasts is for `heal`."""
+        while duration_s > 0:
+            await self._strike_one_phase(min(duration_s, PHASE_S))
+            duration_s -= PHASE_S
+            if duration_s > 0 and not self._are_kinds_given:
+                self._kinds = self._draw()
+
+    async def _strike_one_phase(self, duration_s: float) -> None:
         loop = self._cluster.universe.loop
         deadline_s = loop.time() + duration_s
         while loop.time() < deadline_s:
-            await asyncio.sleep(self._chance.choice(GAPS_S) * self._chance.random())
+            await asyncio.sleep(self._chance.choice(GAPS_S) * self._chance.random() * self._gap_factor)
             if not self._kinds:
                 continue
-            name = self._chance.choice(list(self._kinds))
+            name = self._chance.choice(self._kinds)
             self.happened[name] += 1
             self._cluster.universe.trace.note("fault", name)
             # One that lasts goes on while the next begins: a slow disk loses its power too.
-            self._lasting.start(self._kinds[name](self._chance.choice(self._cluster.nodes)), name)
+            self._lasting.start(self._every[name](self._chance.choice(self._cluster.nodes)), name)
 
     async def heal(self) -> None:
         """From now on nothing is wrong."""
@@ -102,6 +135,27 @@ class Faults:
         if process.host.is_up:
             process.host.power_cut()
 
+    async def _lose_disk(self, process: NodeProcess) -> None:
+        """One at a time, and only while all others hold everything: what has no other copy may be lost."""
+        if process.host.is_up and self._is_whole():
+            self.happened[DISK_REPLACED] += 1
+            process.host.power_cut()
+            process.host.replace_disk()
+
+    def _is_whole(self) -> bool:
+        """Whether every replica is in sync and every voter is the one that the others know."""
+        present = [process.node for process in self._cluster.nodes if process.is_serving and process.node is not None]
+        leaders = [node for node in present if node.is_controller]
+        if len(present) < len(self._cluster.nodes) or not leaders:
+            return False
+        latest = max(leaders, key=lambda node: node.quorum.raft.term)
+        image, voters = latest.image, latest.quorum.raft.membership.voters
+        disks = {(node.node_id, node.directory) for node in image.nodes.values() if not node.is_fenced}
+        return {tuple(voter) for voter in voters} == disks and all(
+            set(partition.isr) == set(partition.replicas) and len(partition.isr) > 1
+            for _, partition in partitions_of(image)
+        )
+
     async def _cut_power_soon(self, process: NodeProcess) -> None:
         self._arm(process, self._chance.randint(*STEPS_AHEAD), again=self._chance.choice((0, 0, 1, 2)))
 
@@ -129,16 +183,46 @@ class Faults:
             process.ask_to_stop()
 
     async def _pause(self, process: NodeProcess) -> None:
+        if process.host.is_up and not process.host.life.is_suspended:
+            await self._pause_for(process, self._chance.choice((0.1, 1.0, 12.0)) * self._chance.random())
+
+    async def _pause_for(self, process: NodeProcess, seconds: float) -> None:
         life = process.host.life
         if life.is_over or life.is_suspended:
             return
         process.host.pause()
-        await asyncio.sleep(self._chance.choice((0.1, 1.0, 12.0)) * self._chance.random())
+        await asyncio.sleep(seconds)
         if process.host.life is life and not life.is_over:
             process.host.resume()
 
     async def _jump_clock(self, process: NodeProcess) -> None:
         process.host.clock.skew_ms = self._chance.randint(-SKEW_MAX_MS, SKEW_MAX_MS)
+
+    # Several nodes
+
+    def _draw_several(self) -> list[NodeProcess]:
+        """At least two, and all of them as often as not."""
+        nodes = self._cluster.nodes
+        return self._chance.sample(nodes, self._chance.choice((self._chance.randint(2, len(nodes)), len(nodes))))
+
+    async def _crash_several(self, _: NodeProcess) -> None:
+        for process in self._draw_several():
+            await self._crash(process)
+
+    async def _cut_power_of_several(self, _: NodeProcess) -> None:
+        """At one instant, as when a rack goes dark; or one after the other, while the rest still counts on them."""
+        gap_s = self._chance.choice((0.0, 0.0, 0.3, 3.0))
+        for process in self._draw_several():
+            await self._cut_power(process)
+            await asyncio.sleep(gap_s * self._chance.random())
+
+    async def _crash_controller(self, _: NodeProcess) -> None:
+        for process in self._cluster.nodes:
+            if process.node is not None and process.host.is_up and process.node.is_controller:
+                process.host.crash()
+
+    async def _pause_a_session(self, process: NodeProcess) -> None:
+        await self._pause_for(process, SESSION_MS / 1000 * self._chance.uniform(0.7, 1.5))
 
     # Disks
 
@@ -173,6 +257,10 @@ class Faults:
 
         device.watch(watcher)
 
+    async def _rot(self, process: NodeProcess) -> None:
+        if not rot(self._cluster, process, self._chance):
+            self.happened["bit rot"] -= 1
+
     async def _slow_down(self, process: NodeProcess) -> None:
         threads = process.host.threads
         lane = self._chance.choice(LANES)
@@ -191,14 +279,36 @@ class Faults:
         fabric = self._cluster.universe.fabric
         others = [name for name in self._cluster.universe.hosts if name != process.host.name]
         cut_off = self._chance.sample(others, self._chance.randint(1, len(others)))
+        self._divide([process.host.name], cut_off)
+        await self._heal_later(fabric)
+
+    def _divide(self, some: list[str], others: list[str]) -> None:
+        """Nothing gets through between them, or one way only."""
+        fabric = self._cluster.universe.fabric
         match self._chance.choice(("both", "in", "out")):
             case "both":
-                fabric.partition([process.host.name], cut_off)
+                fabric.partition(some, others)
             case "in":
-                for name in cut_off:
-                    fabric.block(name, process.host.name)
+                for one, other in product(some, others):
+                    fabric.block(other, one)
             case _:
-                for name in cut_off:
-                    fabric.block(process.host.name, name)
+                for one, other in product(some, others):
+                    fabric.block(one, other)
+
+    async def _heal_later(self, fabric: Fabric) -> None:
         await asyncio.sleep(self._chance.uniform(0.1, 12.0))
         fabric.heal(break_fraction=self._chance.choice((0.0, 0.5, 1.0)))
+
+    async def _halve(self, _: NodeProcess) -> None:
+        """Nodes and clients, all are on one side or the other."""
+        sides: tuple[list[str], list[str]] = ([], [])
+        for name in self._cluster.universe.hosts:
+            self._chance.choice(sides).append(name)
+        self._divide(*sides)
+        await self._heal_later(self._cluster.universe.fabric)
+
+    async def _cut_off(self, process: NodeProcess) -> None:
+        """From other nodes: clients still reach it, and it must not promise them anything."""
+        others = [other.host.name for other in self._cluster.nodes if other is not process]
+        self._divide([process.host.name], others)
+        await self._heal_later(self._cluster.universe.fabric)

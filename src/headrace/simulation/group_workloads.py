@@ -49,12 +49,12 @@ class ClassicGroup(ProcessGroup):
     def draw_settings(self, name: str, chance: Random) -> GroupConsumerSettings:
         return GroupConsumerSettings(
             instance_id=name if self._is_static else None,
-            session_timeout_ms=chance.choice(SESSIONS_MS),
+            session_timeout_ms=self.stage.session_ms(chance.choice(SESSIONS_MS)),
             rebalance_timeout_ms=chance.choice(REBALANCES_MS),
-            heartbeat_interval_ms=chance.choice(HEARTBEATS_MS),
+            heartbeat_interval_ms=self.stage.session_ms(chance.choice(HEARTBEATS_MS)),
             assignors=self._assignors,
             isolation=self._isolation,
-            reading=ConsumerSettings(fetch_wait_ms=chance.choice((50, 500))),
+            reading=ConsumerSettings(fetch_wait_ms=int(1000 * self.stage.poll_s(chance.choice((0.05, 0.5))))),
         )
 
     def consumer(self, cluster: Cluster, settings: GroupConsumerSettings) -> GroupConsumer:
@@ -113,7 +113,7 @@ class _Member:
 
         consumer.on_assigned, consumer.on_revoked = assigned, revoked
         while not process.must_leave():
-            polled = await consumer.poll(self._chance.choice((1, 20, 500)), wait_s=0.3)
+            polled = await consumer.poll(self._chance.choice((1, 20, 500)), wait_s=self._stage.poll_s(0.3))
             self._note(consumer, polled)
             if polled and self._chance.random() < 0.5:
                 await self._commit(consumer)
@@ -174,7 +174,7 @@ async def audit_offsets(stage: Stage, name: str, group_ids: list[str]) -> None:
             for group_id in group_ids:
                 with suppress(*TROUBLE):
                     await check_offsets(stage, cluster, group_id)
-        await stage.rest(chance.uniform(0.1, AUDIT_S))
+        await stage.rest_between(chance.uniform(0.1, AUDIT_S))
 
 
 async def check_offsets(stage: Stage, cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:

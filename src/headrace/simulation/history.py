@@ -31,6 +31,9 @@ class Promise(NamedTuple):
     orders_unknown: bool = True
     """Sends of unknown outcome keep their place too. Not so if the producer goes on after it gave one up: an attempt
     that nobody waits for any more may still be on its way."""
+    keeps_order: bool = True
+    """Its sends stand in the log as they were sent. Not so without idempotence if a leader moves: what the old one has
+    not answered yet is sent again, and what comes after it may have gone to the new one meanwhile."""
 
 
 ACKS_ALL_IDEMPOTENT = Promise(is_durable=True, is_idempotent=True)
@@ -66,6 +69,8 @@ class Send:
 
     def is_ordered_at(self, offset: int, *, is_repeat: bool) -> bool:
         """True if what stands there must be in the order in which it was sent. Attempts that were repeated need not."""
+        if not self.promise.keeps_order:
+            return False
         if self.outcome is Outcome.OK:
             return self.promise.is_idempotent or offset == self.offset
         return self.promise.orders_unknown and not is_repeat
@@ -109,6 +114,14 @@ class Kind(Enum):
     ORPHANED = "nobody in a group owns a partition"
     UNPROCESSED = "a record was not transformed exactly once"
     FORGOTTEN = "a coordinator knows something else after it was loaded anew"
+    TWO_LEADERS = "two nodes lead in one epoch"
+    TWO_VOTES = "a node has voted twice in one term"
+    METADATA_FORKED = "two nodes disagree on what was decided"
+    FORKED = "two replicas hold different records below the high watermark"
+    BEHIND = "a replica is in sync and lacks what was committed"
+    UNCOUNTED = "a replica is in sync and its leader commits without it"
+    FENCED_LEADER = "a node that is fenced still acts as a leader"
+    FENCED_IN_SYNC = "a node that is fenced is in an in-sync set"
     BUG = "code failed in a way that nobody expects"
 
 
@@ -192,6 +205,8 @@ class History:
     """The highest that anybody was told."""
     producer_ids: set[int] = field(default_factory=set)
     jumps: list[Jump] = field(default_factory=list)
+    has_failovers: bool = False
+    """A new leader may show less than the last one did, until its followers have been heard."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: Counter[str] = field(default_factory=Counter)
     _positions: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
@@ -206,6 +221,11 @@ class History:
         with self._lock:
             self._numbers[producer] += 1
             return self._numbers[producer]
+
+    def numbers(self) -> dict[str, int]:
+        """How many sends each producer has begun."""
+        with self._lock:
+            return dict(self._numbers)
 
     def begin(self, producer: str, partition: TopicPartition, number: int, value: bytes, promise: Promise) -> Send:
         """A send is about to leave. Its value is unlike every other."""
@@ -251,7 +271,7 @@ class History:
     def told_watermark(self, consumer: str, partition: TopicPartition, high_watermark: int) -> None:
         """One consumer's answers come in order, so the watermark in them must not go back."""
         before = self._watermarks_told.get((consumer, partition), 0)
-        if high_watermark < before:
+        if high_watermark < before and not self.has_failovers:
             self.report(Kind.WATERMARK_FELL, partition, high_watermark, f"{consumer} was told {before} before")
         self._watermarks_told[consumer, partition] = high_watermark
         self.watermarks[partition] = max(high_watermark, self.watermarks.get(partition, 0))

@@ -90,6 +90,14 @@ class Host:
         self._begin_life()
         return self.world
 
+    def replace_disk(self) -> None:
+        """The machine comes back with an empty one."""
+        assert not self.is_up, f"{self.name} is still up"
+        self._universe.trace.note("new disk", self.name)
+        self.device = Device(
+            self._universe.random(f"{self.name}/device {self.starts}"), self._universe.trace, self.name
+        )
+
     def pause(self) -> None:
         """SIGSTOP: the node does nothing while time goes on; its peers see an open connection."""
         self._universe.trace.note("pause", self.life.name)

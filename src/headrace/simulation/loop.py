@@ -61,6 +61,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._task_count = 0
         self._parked: dict[Life, list[asyncio.Handle]] = {}
         self._complaints: list[BaseException] = []
+        self.between_turns: Callable[[set[Life]], None] | None = None
+        """Called with those who have just run whenever everything that was ready has: a moment to look around."""
+        self._running: set[Life] = set()
         self.set_exception_handler(lambda _, report: self._complain(report))
 
     def time(self) -> float:
@@ -174,6 +177,26 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # What asyncio asks of a loop.
 
     def jump(self, timeout_s: float | None) -> None:
+        if self.between_turns is not None and self._running:
+            self.between_turns(self._running)
+        self._move_time(timeout_s)
+        if self.between_turns is not None:
+            self._running = self._about_to_run()
+
+    def _about_to_run(self) -> set[Life]:
+        """Whose callbacks the next turn will run: those that are ready, and those that are due by then."""
+        lives = {_life_of_handle(handle) for handle in self._ready}
+        timers, due_s = self._scheduled, self._now + RESOLUTION_S
+        if timers and timers[0].when() <= due_s:
+            places = [0]
+            for place in places:  # grows: what is below a timer in the heap is not due before it
+                if place < len(timers) and timers[place].when() <= due_s:
+                    lives.add(_life_of_handle(timers[place]))
+                    places += (2 * place + 1, 2 * place + 2)
+        lives.discard(None)
+        return lives  # type: ignore[return-value]
+
+    def _move_time(self, timeout_s: float | None) -> None:
         if timeout_s is None:
             raise Deadlock(f"nothing will ever happen again\n{self._picture()}")
         if timeout_s == 0:

@@ -36,7 +36,7 @@ NODE_CONFIGS: Final = {
     "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
 }
-REBALANCE_MS: Final = 60_000  # longer than a run: no member is out for being slow, only for being silent
+REBALANCE_MS: Final = 900_000  # longer than a run: no member is out for being slow, only for being silent
 COMMIT_VERSION: Final = 9  # topics by name, and an error for a stale epoch
 OFFSET_MAX: Final = 1_000_000
 LEAVE_EPOCH: Final = -1
@@ -86,9 +86,11 @@ class _Member:
                     await self._beat(coordinator)
                     if self.owned and self._chance.random() < 0.4:
                         await self._commit(coordinator)
-                except TROUBLE:
+                except TROUBLE as trouble:
                     self._must_tell_all = True  # what the coordinator has heard is not known
-                await asyncio.sleep(HEARTBEAT_MS / 1000 * self._chance.uniform(0.5, 1.5))
+                    if isinstance(trouble, Refusal) and trouble.code == ErrorCode.NOT_COORDINATOR:
+                        coordinator = Coordinator(cluster, CoordinatorKind.GROUP, self._group.group_id)
+                await asyncio.sleep(self._stage.session_ms(HEARTBEAT_MS) / 1000 * self._chance.uniform(0.5, 1.5))
             await self._leave(coordinator)
 
     async def _learn_topics(self, cluster: Cluster) -> None:

@@ -149,8 +149,15 @@ class SimulatedLink:
         del self._inbox[:count]
         room[:count] = piece
         self._fabric.trace.note("received", str(self.local), str(self.peer), count, crc32(piece))
-        self.out.put(Acknowledged(count))
+        self._acknowledge(count)
         self._receiver.received(count)
+
+    def _acknowledge(self, count: int) -> None:
+        sender = next((link for link in self._connection.links if link is not self), None)
+        if sender is None or sender._is_waiting or self._fabric.weather.is_acknowledging_all:
+            self.out.put(Acknowledged(count))
+        else:
+            sender._unacknowledged -= count
 
     # Outwards.
 

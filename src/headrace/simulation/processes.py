@@ -52,7 +52,7 @@ class ClientProcess:
         """Until the stage is over. Then it runs, unless it was killed and left for dead."""
         self.launch()
         while True:
-            await self.stage.rest(self.chance.choice(LIVES_S) * self.chance.random())
+            await self.stage.rest_between(self.chance.choice(LIVES_S) * self.chance.random())
             if self.stage.is_over():
                 break
             match self.chance.choice(("stay", "leave", "kill", "kill", "pause")):

@@ -1,4 +1,4 @@
-"""One seed, one run: a node with clients, faults for a while, then peace, and then the truth."""
+"""One seed, one run: nodes with clients, faults for a while, then peace, and then the truth."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 from headrace.client.admin import Admin, ConfigChange, Resource, ResourceType
 from headrace.client.producer import Acks, BatchingProducer, ProducerSettings
+from headrace.metadata.elections import partitions_of
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.model.names import TopicPartition
 from headrace.simulation.cluster import SimulatedCluster
+from headrace.simulation.cluster_watch import ClusterWatch
 from headrace.simulation.coordination import NODE_CONFIGS as COORDINATION_CONFIGS
 from headrace.simulation.coordination import WORKS as COORDINATED_WORKS
 from headrace.simulation.coordination import Coordination
@@ -36,14 +39,21 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
+    from headrace.simulation.cluster import NodeProcess
     from headrace.simulation.history import Reading
 
-LIMIT_S = 400.0  # virtual; a run that takes longer hangs somewhere
+PEACE_MAX_S = 380.0  # virtual; a run that takes longer after its last fault hangs somewhere
 TROUBLE_S = (4.0, 20.0)
+CLUSTER_TROUBLE_S = (300.0, 330.0)  # a failover takes a few seconds, and many are to happen
+DENSE_S = 25.0  # with faults: clients of a longer run spread their work over it
+GAP_FACTOR_MAX = 3.0  # between faults, in a longer run: a cluster that is never whole has nothing to lose
+WHOLE_WITHIN_S = 30.0  # after the last fault: an election, what was missed, and then everybody is in sync again
+WHOLE_STEP_S = 0.2
 CALM_S = 3.0  # after the last fault, for a node that was down to come back before anything is asked of it
 FLUSHED_WITHIN_S = 1.0  # what nobody waits for lingers 50 ms, and then takes a flush or two
 KEEP_EVERYTHING = [("retention.ms", ConfigChange.SET, "-1"), ("retention.bytes", ConfigChange.SET, "-1")]
 NODE_CONFIGS = {"log.retention.check.interval.ms": "700", **COORDINATION_CONFIGS}
+REPLICAS = 3
 PLAIN_WORKS = ("trimming", "topics", "producer ids", "blunt requests", "batches", "pipelines")
 ECHOES = (0.0, 0.02, 0.15)  # of the requests of groups and transactions
 
@@ -67,10 +77,19 @@ class Report:
         return not self.violations
 
 
-def run_scenario(seed: int, kinds: Collection[str] | None = None, works: Collection[str] | None = None) -> Report:
-    """`kinds` of faults and `works` of clients, by name; None lets the seed choose."""
-    universe = Universe(seed, limit_s=LIMIT_S, weather=_draw_weather(Universe(seed).random("weather")))
-    scenario = _Scenario(universe, kinds, _draw_works(universe.random("works")) if works is None else works)
+def run_scenario(
+    seed: int,
+    kinds: Collection[str] | None = None,
+    works: Collection[str] | None = None,
+    *,
+    node_count: int = 1,
+    trouble_s: float | None = None,
+) -> Report:
+    """`kinds` of faults and `works` of clients, by name; for how long there are faults. None lets the seed choose."""
+    limit_s = PEACE_MAX_S + (max(*TROUBLE_S, *CLUSTER_TROUBLE_S) if trouble_s is None else trouble_s)
+    universe = Universe(seed, limit_s=limit_s, weather=_draw_weather(Universe(seed).random("weather"), node_count))
+    works = _draw_works(universe.random("works")) if works is None else works
+    scenario = _Scenario(universe, kinds, works, node_count, trouble_s)
     report = Report(seed)
     with _bugs_reported_to(scenario.history):
         try:
@@ -88,6 +107,12 @@ def run_scenario(seed: int, kinds: Collection[str] | None = None, works: Collect
     return report
 
 
+def _configs(node_count: int) -> dict[str, str]:
+    if node_count == 1:
+        return NODE_CONFIGS
+    return {**NODE_CONFIGS, "default.replication.factor": str(min(node_count, REPLICAS)), "min.insync.replicas": "2"}
+
+
 def _draw_works(chance: Random) -> list[str]:
     """Everything that writes plain records, or a part of that and some groups and transactions."""
     coordinated = [work for work in COORDINATED_WORKS if chance.random() < 0.4]
@@ -95,38 +120,64 @@ def _draw_works(chance: Random) -> list[str]:
     return [*plain, *coordinated]
 
 
-def _draw_weather(chance: Random) -> Weather:
+def _draw_weather(chance: Random, node_count: int) -> Weather:
     return Weather(
         latency_s=chance.choice(((0.0001, 0.002), (0.00001, 0.0001), (0.001, 0.05))),
         spike_fraction=chance.choice((0.0, 0.01, 0.1)),
         window_bytes=chance.choice(((500, 4_000), (4_096, 262_144))),
         whole_fraction=chance.choice((0.5, 0.8, 1.0)),
+        is_acknowledging_all=node_count == 1,
     )
 
 
 class _Scenario:
-    def __init__(self, universe: Universe, kinds: Collection[str] | None, works: Collection[str]) -> None:
-        self.history = History()
+    def __init__(
+        self,
+        universe: Universe,
+        kinds: Collection[str] | None,
+        works: Collection[str],
+        node_count: int,
+        trouble_s: float | None,
+    ) -> None:
+        self.history = History(has_failovers=node_count > 1)
         self.book = TopicBook()
-        self.cluster = SimulatedCluster(universe, configs=NODE_CONFIGS)
+        self.cluster = SimulatedCluster(universe, node_count=node_count, configs=_configs(node_count))
         chance = universe.random("scenario")
-        self.faults = Faults(self.cluster, kinds)
-        self._trouble_s = chance.uniform(*TROUBLE_S)
+        drawn_s = chance.uniform(*(TROUBLE_S if node_count == 1 else CLUSTER_TROUBLE_S))
+        self._trouble_s = drawn_s if trouble_s is None else trouble_s
+        pace = max(1.0, self._trouble_s / DENSE_S)
+        self.faults = Faults(self.cluster, kinds, gap_factor=min(pace, GAP_FACTOR_MAX))
         transactions, groups = TransactionBook(self.history), GroupBook(self.history, universe.loop.time)
-        self._stage = Stage(self.cluster, self.history, transactions, groups, draw_topics(chance))
+        self._stage = Stage(self.cluster, self.history, transactions, groups, draw_topics(chance), pace)
         self._works = works
         self._coordination = Coordination(self._stage, works)
         echoes = universe.random("echoes").choice(ECHOES)
         self._echo = Echo(self._stage, echoes, lambda: self.faults.happened.update(("late request",)))
         self.cluster.client_network = self._echo.network
         self._chance = chance
-        self._watch = NodeWatch(self.history)
+        if node_count == 1:
+            self._watch_one()
+        else:
+            self._watch_all()
         for process in self.cluster.nodes:
             process.host.device.cold_fraction = chance.choice((0.0, 0.0, 0.2))
             process.flush_slowness = chance.choice((1.0, 10.0, 50.0))
 
+    def _watch_one(self) -> None:
+        watch = NodeWatch(self.history)
+
+        def look(process: NodeProcess) -> None:
+            if process.is_serving and process.node is not None:
+                watch.look(process.node)
+
+        self.cluster.on_look = look
+
+    def _watch_all(self) -> None:
+        watch = ClusterWatch(self.cluster, self.history)
+        self.cluster.on_look = lambda process: watch.look({process.host.life})
+        self.cluster.universe.loop.between_turns = watch.look
+
     async def play(self) -> tuple[list[Violation], Figures]:
-        self.cluster.on_look = self._watch.look
         self.cluster.start()
         await self.cluster.wait_ready()
         await self.cluster.run_on("operator", self._create_topics())
@@ -185,6 +236,28 @@ class _Scenario:
         self._stage.end()
         await asyncio.sleep(CALM_S)
         await self.cluster.wait_ready()
+        await self._become_whole()
+
+    async def _become_whole(self) -> None:
+        """Every replica of every partition is in sync again, and every node knows it, before long."""
+        now_s = self.cluster.universe.loop.time
+        deadline_s = now_s() + WHOLE_WITHIN_S
+        while (missing := self._missing_replicas()) and now_s() < deadline_s:  # noqa: ASYNC110 - many nodes are asked
+            await asyncio.sleep(WHOLE_STEP_S)
+        for partition, detail in missing:
+            self.history.report(Kind.STUCK, partition, -1, f"{detail}, {WHOLE_WITHIN_S:g} s after the last fault")
+
+    def _missing_replicas(self) -> list[tuple[TopicPartition, str]]:
+        missing = []
+        for process in self.cluster.nodes:
+            if process.node is None:
+                continue
+            for topic, state in partitions_of(process.node.image):
+                if set(state.isr) != set(state.replicas) or not state.has_leader:
+                    name = TopicPartition(topic.name, state.partition)
+                    led = f"led by {state.leader} in epoch {state.leader_epoch}"
+                    missing.append((name, f"node {process.node_id} knows of {state.isr} of {state.replicas}, {led}"))
+        return missing
 
     async def _prove_health(self) -> None:
         """Everything works again: every partition takes writes and can be read to its end."""

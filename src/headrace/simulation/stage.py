@@ -23,6 +23,10 @@ PATIENT = ClusterSettings(connect_timeout_s=2.0, request_timeout_s=5.0, retry_fo
 ONE_ATTEMPT = ClusterSettings(connect_timeout_s=2.0, request_timeout_s=5.0, retry_for_s=0.0)
 """An operation that is never repeated has one outcome, or an unknown one; a repeated one may also come late."""
 
+POLL_MAX_S = 2.0  # the longest that a client asks a node to keep it waiting, so that it notices others in time
+
+SESSIONS_LONGER = 3  # in a long run: heartbeats are most of what a quiet group costs
+
 # Bytes. Most real messages are small, and some fill a sector and more.
 PADDINGS = (0, 0, 0, 20, 20, 100, 100, 300, 300, 2_000, 5_000)
 
@@ -53,6 +57,9 @@ class Stage:
     transactions: TransactionBook
     groups: GroupBook
     topics: list[TopicPlan]
+    pace: float = 1.0
+    """How many times longer than in a short run clients wait from one thing to the next: a long one has no more work
+    in it, but more time for things to go wrong."""
     goals: dict[TopicPartition, int] | None = None
     """Once set: how far every consumer must get before it may stop."""
     _is_over: bool = field(default=False, init=False)
@@ -75,6 +82,10 @@ class Stage:
         return [partition for topic in self.topics if not topic.is_reserved for partition in topic.partitions]
 
     @property
+    def is_clustered(self) -> bool:
+        return len(self.cluster.nodes) > 1
+
+    @property
     def now_s(self) -> float:
         return self.cluster.universe.loop.time()
 
@@ -92,9 +103,21 @@ class Stage:
         self._value_count += 1
         return b"%s/%d/" % (producer.encode(), self._value_count) + b"." * chance.choice(PADDINGS)
 
+    def poll_s(self, seconds: float) -> float:
+        """How long to wait for news, at this pace."""
+        return max(seconds, min(seconds * self.pace, POLL_MAX_S))
+
+    def session_ms(self, milliseconds: int) -> int:
+        """How long a group's session is, or a part of it, at this pace."""
+        return milliseconds if self.pace == 1.0 else SESSIONS_LONGER * milliseconds
+
+    async def rest_between(self, seconds: float) -> None:
+        """Wait from one thing to the next, at this pace."""
+        await self.rest(seconds * self.pace)
+
     async def rest(self, seconds: float) -> None:
-        """Sleep, but not past the end."""
-        step_s = 0.2
+        """Sleep, but not past the end, or not far."""
+        step_s = self.poll_s(0.2)
         while seconds > 0 and not self._is_over:
             await asyncio.sleep(min(step_s, seconds))
             seconds -= step_s

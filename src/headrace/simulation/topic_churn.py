@@ -27,6 +27,8 @@ NAMES = ("fleeting", "passing", "brief")  # few, so that names are used again
 RETENTIONS_MS = ("60000", "3600000", "86400000")
 RETENTION = "retention.ms"
 PARTITIONS_MAX = 4
+PROBE_FRACTION = 0.3
+_ABOUT_TOPICS = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
 @dataclass
@@ -66,7 +68,7 @@ async def churn_topics(stage: Stage, name: str, book: TopicBook) -> None:
     chance = stage.random(name)
     number = 0
     while not stage.is_over():
-        await stage.rest(chance.uniform(0.1, 3.0))
+        await stage.rest_between(chance.uniform(0.1, 3.0))
         topic = chance.choice(NAMES)
         expected = book.topics.setdefault(topic, Expected())
         if not expected.is_certain:
@@ -89,22 +91,25 @@ class _Keeper:
         async with self._stage.client(self._name, ONE_ATTEMPT) as cluster:
             admin = Admin(cluster)
             expected, chance = self._expected, self._chance
+            if self._stage.is_clustered and chance.random() < PROBE_FRACTION:
+                await self._probe(admin)
+                return
             if not expected.exists:
                 await self._create(admin)
                 return
             match chance.choice(("delete", "grow", "alter", "write")):
                 case "delete":
-                    if await self._try(lambda: admin.delete_topic(self._topic)):
+                    if await self._try(admin, lambda: admin.delete_topic(self._topic)):
                         expected.exists = False
                 case "grow" if expected.partition_count < PARTITIONS_MAX:
                     total = expected.partition_count + 1
-                    if await self._try(lambda: admin.add_partitions(self._topic, total)):
+                    if await self._try(admin, lambda: admin.add_partitions(self._topic, total)):
                         expected.partition_count = total
                 case "alter":
                     retention_ms = chance.choice(RETENTIONS_MS)
                     resource = Resource(ResourceType.TOPIC, self._topic)
                     changes = [(RETENTION, ConfigChange.SET, retention_ms)]
-                    if await self._try(lambda: admin.alter_configs(resource, changes)):
+                    if await self._try(admin, lambda: admin.alter_configs(resource, changes)):
                         expected.retention_ms = retention_ms
                 case _:
                     with suppress(*TROUBLE):
@@ -118,11 +123,30 @@ class _Keeper:
         async def create() -> None:
             await admin.create_topic(self._topic, partitions=partition_count, configs={RETENTION: retention_ms})
 
-        if await self._try(create):
+        if await self._try(admin, create):
             expected.exists = True
             expected.partition_count = partition_count
             expected.retention_ms = retention_ms
             await self._check_empty()
+
+    async def _probe(self, admin: Admin) -> None:
+        """What was acked is what every later decision goes by, whoever is asked: also one that led until just now."""
+        if self._expected.exists:
+            attempt, wanted = admin.create_topic(self._topic, partitions=1), ErrorCode.TOPIC_ALREADY_EXISTS
+        else:
+            attempt, wanted = admin.delete_topic(self._topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            await attempt
+        except Refusal as refusal:
+            if refusal.code not in _ABOUT_TOPICS or refusal.code == wanted:
+                return
+            detail = f"the node says {refusal.message}"
+        except TROUBLE:
+            return
+        else:
+            detail = "it was created once more" if self._expected.exists else "it was deleted once more"
+        known = "exists" if self._expected.exists else "does not exist"
+        self._stage.history.report(Kind.METADATA, None, -1, f"{self._topic} {known}, and that was acked; {detail}")
 
     async def _check_empty(self) -> None:
         """A topic that is created anew has nothing of an earlier one of its name."""
@@ -134,12 +158,15 @@ class _Keeper:
                         detail = f"a new topic begins with offsets {first} to {end}"
                         self._stage.history.report(Kind.INVENTED, place, end, detail)
 
-    async def _try(self, attempt: Callable[[], Awaitable[object]]) -> bool:
+    async def _try(self, admin: Admin, attempt: Callable[[], Awaitable[object]]) -> bool:
         """True if it was done. Otherwise nothing is certain any more, unless the node refused it."""
         try:
             await attempt()
         except Refusal as refusal:
-            if refusal.code in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_ALREADY_EXISTS}:
+            if self._stage.is_clustered and refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                await self._probe(admin)  # clients look first, and the node that showed them may be behind
+                return False
+            if refusal.code in _ABOUT_TOPICS:
                 was = "was created" if self._expected.exists else "was deleted, or never created"
                 detail = f"{self._topic} {was}; the node says: {refusal.message}"
                 self._stage.history.report(Kind.METADATA, None, -1, detail)

@@ -154,7 +154,7 @@ class TransactionalClient:
                         if process.must_leave() or self._stage.is_over():
                             break
                         await self._transact(current)
-                        await self._stage.rest(self._chance.choice((0.01, 0.1, 0.5)))
+                        await self._stage.rest_between(self._chance.choice((0.01, 0.1, 0.5)))
                 except TROUBLE:
                     await asyncio.sleep(0.2)
                 finally:

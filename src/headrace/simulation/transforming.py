@@ -63,7 +63,7 @@ class Transformation:
                 with suppress(*TROUBLE):
                     receipt = await producer.send(partition.topic, None, value, partition=partition.partition)
                     send.ok((await receipt).offset)
-                await stage.rest(chance.choice((0.02, 0.2, 0.5)))
+                await stage.rest_between(chance.choice((0.02, 0.2, 0.5)))
             with suppress(*TROUBLE):
                 await producer.close()
 
@@ -75,9 +75,9 @@ class Transformation:
 
     def consumer(self, cluster: Cluster, chance: Random) -> GroupConsumer:
         settings = GroupConsumerSettings(
-            session_timeout_ms=chance.choice(SESSIONS_MS),
+            session_timeout_ms=self._stage.session_ms(chance.choice(SESSIONS_MS)),
             rebalance_timeout_ms=chance.choice(REBALANCES_MS),
-            heartbeat_interval_ms=HEARTBEAT_MS,
+            heartbeat_interval_ms=self._stage.session_ms(HEARTBEAT_MS),
             assignors=self._assignors,
             isolation=IsolationLevel.READ_COMMITTED,
         )
@@ -157,7 +157,7 @@ class _Worker:
     async def _transform(self, process: ClientProcess, consumer: GroupConsumer, writer: TransactionalProducer) -> None:
         """Returns or raises when a new consumer and a new producer are needed."""
         while not process.must_leave():
-            polled = await consumer.poll(self._chance.choice((1, 10, 100)), wait_s=0.3)
+            polled = await consumer.poll(self._chance.choice((1, 10, 100)), wait_s=self._stage.poll_s(0.3))
             if consumer.is_joined:
                 who = consumer.group_metadata
                 self._stage.groups.given(GROUP, who.generation_id, who.member_id, list(consumer.assignment))

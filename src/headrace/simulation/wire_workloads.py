@@ -38,8 +38,10 @@ TRANSACTION_TIMEOUT_MS = 60_000
 LAST_WORDS_S = 10.0  # how long a producer still waits for answers once the stage is over
 
 _PERHAPS_WRITTEN = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # said too by one that led and wrote it; the next leader may have it
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # also from a leader that has written it, and waited when another took over
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
@@ -64,9 +66,10 @@ async def produce_pipelined(stage: Stage, name: str) -> None:
     producer: _PipeliningProducer | None = None
     while not stage.is_over() or (producer is not None and producer.may_still_finish):
         try:
-            connection = await _connect(stage, name)
+            wanted = stage.open_partitions[0] if producer is None else producer.partition
+            connection = await _connect(stage, name, wanted)
         except (ClientError, Refusal):
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(stage.poll_s(0.2))
             continue
         try:
             if producer is None:
@@ -76,7 +79,7 @@ async def produce_pipelined(stage: Stage, name: str) -> None:
         except _IdentityLost:
             producer = None
         except (ClientError, Refusal):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(stage.poll_s(0.1))
         finally:
             connection.close()
 
@@ -96,7 +99,7 @@ class _PipeliningProducer:
         self._stage = stage
         self._name = name
         self._producer_id = producer_id
-        self._partition = partition
+        self.partition = partition
         self._chance = stage.random(name)
         self._clock = stage.world(name.split(".", maxsplit=1)[0]).clock
         self._next_sequence = 0
@@ -120,7 +123,7 @@ class _PipeliningProducer:
                 while len(in_flight) < IN_FLIGHT_MAX and (unsent or self._has_more):
                     batch = unsent.popleft() if unsent else self._new_batch()
                     in_flight.append((batch, self._start(connection, batch)))
-                    if self._chance.random() < 0.1:
+                    if self._chance.random() < 0.1 * self._stage.pace:
                         await asyncio.sleep(self._chance.choice((0.2, 1.0, 2.0)))
                 if not in_flight:
                     return
@@ -141,7 +144,7 @@ class _PipeliningProducer:
         for _ in range(self._chance.randint(1, 4)):
             value = self._stage.value(self._name, self._chance)
             number = history.next_number(self._name)
-            sends.append(history.begin(self._name, self._partition, number, value, ACKS_ALL_IDEMPOTENT))
+            sends.append(history.begin(self._name, self.partition, number, value, ACKS_ALL_IDEMPOTENT))
         now_ms = self._clock.wall_ms()
         encoded = encode_batch(
             [(now_ms, None, send.value, ()) for send in sends],
@@ -155,7 +158,7 @@ class _PipeliningProducer:
         return batch
 
     def _start(self, connection: Connection, batch: _Batch) -> asyncio.Task[ProduceResponse]:
-        return _ask(connection, _request({self._partition: batch.encoded}, ACKS_ALL))
+        return _ask(connection, _request({self.partition: batch.encoded}, ACKS_ALL))
 
     async def _settle(self, batch: _Batch, answer: ProduceResponse) -> None:
         result = answer.responses[0].partition_responses[0]
@@ -179,13 +182,14 @@ async def produce_bluntly(stage: Stage, name: str) -> None:
     while not stage.is_over():
         number += 1
         with suppress(ClientError, Refusal):
-            connection = await _connect(stage, name)
+            wanted = stage.open_partitions[number % len(stage.open_partitions)]
+            connection = await _connect(stage, name, wanted)
             try:
                 for _ in range(chance.randint(1, 30)):
                     if stage.is_over():
                         break
                     await _try_once(stage, f"{name}.{number}", connection)
-                    await stage.rest(chance.choice((0.05, 0.3, 1.0)))
+                    await stage.rest_between(chance.choice((0.05, 0.3, 1.0)))
             finally:
                 connection.close()
         await stage.rest(0.1)
@@ -233,7 +237,7 @@ async def take_producer_ids(stage: Stage, name: str) -> None:
     chance = stage.random(name)
     while not stage.is_over():
         with suppress(ClientError, Refusal):
-            connection = await _connect(stage, name)
+            connection = await _connect(stage, name, stage.open_partitions[0])
             try:
                 for _ in range(chance.randint(1, 5)):
                     request = InitProducerIdRequest(None, TRANSACTION_TIMEOUT_MS)
@@ -242,14 +246,15 @@ async def take_producer_ids(stage: Stage, name: str) -> None:
                         stage.history.got_producer_id(answer.producer_id)
             finally:
                 connection.close()
-        await stage.rest(chance.uniform(0.1, 3.0))
+        await stage.rest_between(chance.uniform(0.1, 3.0))
 
 
-async def _connect(stage: Stage, name: str) -> Connection:
+async def _connect(stage: Stage, name: str, partition: TopicPartition) -> Connection:
+    """To whoever leads `partition`, or so it is believed."""
     world: World = stage.world(name)
     return await Connection.open(
         world.network,
-        stage.cluster.bootstrap[0],
+        stage.cluster.address_for(partition, stage.random(f"{name}/{stage.now_s}")),
         client_id=name,
         connect_timeout_s=CONNECT_TIMEOUT_S,
         request_timeout_s=REQUEST_TIMEOUT_S,

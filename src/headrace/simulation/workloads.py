@@ -46,7 +46,7 @@ async def produce_in_batches(stage: Stage, name: str) -> None:
                 if stage.is_over():
                     break
                 await _send_burst(stage, producer, f"{name}.{number}", chance)
-                await stage.rest(chance.choice((0.05, 0.3, 1.0)))
+                await stage.rest_between(chance.choice((0.05, 0.3, 1.0)))
             with suppress(*TROUBLE):  # every send's outcome was noted already
                 await producer.close()
 
@@ -106,7 +106,7 @@ class _Reader:
     async def run(self) -> None:
         while not self.is_done:
             async with self.stage.client(self.name) as cluster:
-                wait_ms = self.chance.choice((50, 500, 500))
+                wait_ms = int(1000 * self.stage.poll_s(self.chance.choice((0.05, 0.5, 0.5))))
                 consumer = AssignedConsumer(cluster, ConsumerSettings(fetch_wait_ms=wait_ms, isolation=self._isolation))
                 try:
                     await self._read(consumer)
@@ -137,7 +137,7 @@ class _Reader:
 
     async def _poll(self, consumer: AssignedConsumer) -> None:
         history = self.stage.history
-        polled = await consumer.poll(self.chance.choice((1, 10, 500)), wait_s=0.5)
+        polled = await consumer.poll(self.chance.choice((1, 10, 500)), wait_s=self.stage.poll_s(0.5))
         for partition, records in polled.items():
             for record in records:
                 assert record.value is not None
@@ -191,7 +191,7 @@ async def trim(stage: Stage, name: str) -> None:
     history = stage.history
     partitions = [partition for topic in stage.topics if topic.is_trimmed for partition in topic.partitions]
     while partitions and not stage.is_over():
-        await stage.rest(chance.uniform(0.2, 5.0))
+        await stage.rest_between(chance.uniform(0.2, 5.0))
         partition = chance.choice(partitions)
         before = chance.randint(0, history.watermarks.get(partition, 0))
         history.ask_delete(partition, before)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.model.names import Epoch, LogId, Offset, topic_id_from_text, topic_id_text
 from headrace.storage.epochs import EpochStart
+from headrace.storage.scrub_marks import ScrubMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"
 CLEAN_SHUTDOWN = "clean-shutdown"
+SCRUBS = "scrub-checkpoint"
 VERSION = "0"
 
 
@@ -63,6 +65,25 @@ def decode_offsets(raw: bytes) -> dict[LogId, int] | None:
         except ValueError:
             return None
     return offsets
+
+
+def encode_scrubs(marks: Mapping[LogId, ScrubMark]) -> bytes:
+    return _encode(
+        f"{topic_id_text(log_id.topic_id)} {log_id.partition} {mark.since_ms} {mark.checked_to}"
+        for log_id, mark in sorted(marks.items())
+    )
+
+
+def read_scrubs(disk: Disk) -> dict[LogId, ScrubMark]:
+    """A missing or damaged file is an empty one: then everything is checked again."""
+    try:
+        lines = _decode(disk.read_file(SCRUBS), 4) or []
+        return {
+            LogId(topic_id_from_text(topic), int(partition)): ScrubMark(int(since_ms), int(checked_to))
+            for topic, partition, since_ms, checked_to in lines
+        }
+    except (FileNotFoundError, ValueError):
+        return {}
 
 
 def read_offsets(disk: Disk, path: str) -> dict[LogId, int]:

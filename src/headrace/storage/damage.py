@@ -1,6 +1,8 @@
-"""The word for a log whose bytes are not what was written."""
+"""The words for a log whose bytes are not what was written."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from headrace.model.errors import Fault
 
@@ -20,3 +22,41 @@ class DamagedLog(Fault):
         self.position = position
         self.offset = offset
         self.problem = problem
+
+
+class DamagedRange(NamedTuple):
+    """Bytes that were looked at and are not what was written. No reader may get them."""
+
+    path: str
+    position: int
+    first_offset: int
+    end_offset: int
+    """Exclusive: from here on batches are whole again, as far as this segment goes."""
+    problem: str
+
+    def __str__(self) -> str:
+        offsets = f"offsets {self.first_offset} to {self.end_offset - 1}"
+        return f"{self.path} is damaged at byte {self.position} ({offsets}): {self.problem}"
+
+
+class KnownDamage:
+    """The damaged ranges of one log, in the order of their offsets. Empty for nearly every log, and then false."""
+
+    __slots__ = ("ranges",)
+
+    def __init__(self) -> None:
+        self.ranges: list[DamagedRange] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def add(self, found: DamagedRange) -> bool:
+        """False if it is known."""
+        if any(known.first_offset == found.first_offset for known in self.ranges):
+            return False
+        self.ranges = sorted((*self.ranges, found), key=lambda known: known.first_offset)
+        return True
+
+    def next_from(self, offset: int) -> DamagedRange | None:
+        """The first range that ends after `offset`."""
+        return next((known for known in self.ranges if known.end_offset > offset), None)

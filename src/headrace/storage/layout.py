@@ -7,6 +7,8 @@ from headrace.model.names import LogId, topic_id_from_text
 TOPICS = "topics"
 DELETED = ".deleted"
 """Ending of a partition's directory on its way out; whatever bears it is removed at the next start."""
+DAMAGED = ".damaged"
+"""A replica that is being fetched again. It goes once the new one is in sync."""
 STRAY = ".stray"
 """A log of a topic that the metadata does not know. Never removed by us."""
 

@@ -15,6 +15,7 @@ from headrace.model.names import Offset
 from headrace.runtime.disk import FileSlice
 from headrace.storage import checkpoints, layout, lookups, rolling
 from headrace.storage.chain import Chain
+from headrace.storage.damage import DamagedLog, KnownDamage
 from headrace.storage.flush import FlushTicket
 from headrace.storage.places import Places
 from headrace.storage.producers import (
@@ -25,6 +26,7 @@ from headrace.storage.producers import (
 )
 from headrace.storage.scan import header_at
 from headrace.storage.segment import NO_SPACE, RELATIVE_OFFSET_MAX, Segment
+from headrace.storage.segment_check import SegmentSpan
 from headrace.wire.batches import CONTROL_BIT, LENGTH_OVERHEAD
 from headrace.wire.control import decode_marker
 
@@ -55,6 +57,7 @@ class PartitionLog:
         "_snapshot_offset",
         "_unsynced_directories",
         "cuts",
+        "damage",
         "directory",
         "disk",
         "epochs",
@@ -96,6 +99,8 @@ class PartitionLog:
         """Set by the replica's mind, never decided here."""
         self.cuts = 0
         """How often the log was truncated, so that those who looked before can tell."""
+        self.damage = KnownDamage()
+        """What was looked at and is not what was written: no reader gets it."""
         self.is_closed = False
         self._handles = handles
         self._failure: DiskFailure | None = None
@@ -110,6 +115,33 @@ class PartitionLog:
     @property
     def segments(self) -> tuple[Segment, ...]:
         return tuple(self._chain.segments)
+
+    def spans(self, from_offset: int = 0, *, closed_only: bool) -> list[SegmentSpan]:
+        """What can be checked of the segments that have anything from `from_offset` on."""
+        chain = self._chain
+        count = len(chain.segments) - closed_only
+        return [
+            SegmentSpan(
+                segment.log_path,
+                segment.base_offset,
+                end_offset,
+                segment.size,
+                not segment.is_dirty,
+                self.settings.may_have_gaps,
+            )
+            for number, segment in enumerate(chain.segments[:count])
+            if segment.size and (end_offset := chain.end_of(number, self.next_offset)) > from_offset
+        ]
+
+    @property
+    def closed_end(self) -> int:
+        """Where the closed segments end (exclusive), and the one that is written to begins."""
+        return self._chain.active.base_offset if len(self._chain.segments) > 1 else 0
+
+    def has(self, span: SegmentSpan) -> bool:
+        """Whether the segment is still there, and not in another form."""
+        segment = self._chain.segments[self._chain.number_of(span.base_offset)]
+        return segment.base_offset == span.base_offset and segment.size >= span.size
 
     @property
     def size_bytes(self) -> int:
@@ -252,6 +284,8 @@ class PartitionLog:
             )
         if offset >= end_offset:
             return None
+        if self.damage:
+            end_offset = self._end_before_damage(offset, end_offset)
         segments = self._chain.segments
         number = self._chain.number_of(offset)
         segment = segments[number]
@@ -272,6 +306,18 @@ class PartitionLog:
             return FileSlice(file, start, limit - start), next_offset
         return self._read_part(segment, start, max_bytes, at_least_one=at_least_one)
 
+    def _end_before_damage(self, offset: int, end_offset: int) -> int:
+        """Where a read from `offset` has to end. DamagedLog if it would begin with bytes that are known to be bad."""
+        found = self.damage.next_from(offset)
+        if found is None or found.first_offset >= end_offset:
+            return end_offset
+        if found.first_offset <= offset:
+            raise DamagedLog(found.path, found.position, found.first_offset, found.problem)
+        # No header there can be trusted to tell where the whole batches end.
+        segment = self._chain.segments[self._chain.number_of(found.first_offset)]
+        self._places.remember(found.first_offset, segment, found.position)
+        return found.first_offset
+
     def _read_part(
         self, segment: Segment, start: int, max_bytes: int, *, at_least_one: bool
     ) -> tuple[FileSlice, int] | None:
@@ -286,6 +332,13 @@ class PartitionLog:
             end, next_offset = start + first.size, first.next_offset
         self._places.remember(next_offset, segment, end)
         return FileSlice(file, start, end - start), next_offset
+
+    def first_batch_offset(self) -> int:
+        """Where the batch begins that holds the log's start: records go one by one, bytes by the batch."""
+        segment = self._chain.segments[self._chain.number_of(self.start_offset)]
+        place = self._places.position_of(segment, self.start_offset)
+        first = header_at(self._handles.file(segment), place, segment.size) if place < segment.size else None
+        return self.start_offset if first is None else min(first.base_offset, self.start_offset)
 
     def aborted_between(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Transactions with records from `first_offset` on and below `end_offset` that were aborted, here or later."""

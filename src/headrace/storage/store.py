@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     WantedLog = tuple[TopicPartition, LogSettings]
     PreparedLog = tuple[PartitionLog, RecoveryReport | None] | DamagedLog | Refusal
 
+ROOM_FOR_BOTH = 2  # a damaged copy is kept only if its successor, and as much again of other logs, still fits
+
 
 class LogStore:
     def __init__(
@@ -54,6 +56,8 @@ class LogStore:
         self._recovery_points: dict[LogId, int] = {}
         """As stored. Also of logs that could not be opened: they will be tried again."""
         self._start_offsets: dict[LogId, int] = {}
+        self.set_aside_damaged: dict[LogId, None] = {}
+        """Logs of which a damaged copy is kept until the new one is whole."""
         self._checkpointing = asyncio.Lock()
 
     # Life
@@ -75,8 +79,11 @@ class LogStore:
         for name in disk.list(layout.TOPICS):
             if name.endswith(layout.DELETED):
                 disk.remove_directory(f"{layout.TOPICS}/{name}")
-            elif (log_id := layout.log_id_of(name)) is not None:
-                found.append(log_id)
+            elif (log_id := layout.log_id_of(name.removesuffix(layout.DAMAGED))) is not None:
+                if name.endswith(layout.DAMAGED):
+                    self.set_aside_damaged[log_id] = None
+                else:
+                    found.append(log_id)
         self._recovery_points = checkpoints.read_offsets(disk, checkpoints.RECOVERY_POINTS)
         self._start_offsets = checkpoints.read_offsets(disk, checkpoints.START_OFFSETS)
         return found
@@ -175,6 +182,11 @@ class LogStore:
 
     async def delete(self, log_id: LogId) -> None:
         """Remove a log, open or not. Slices of it that are on their way out still get there."""
+        self._let_go(log_id)
+        await self.world.threads.run(partial(self._remove_directory, layout.directory_of(log_id)))
+        await self.drop_damaged(log_id)
+
+    def _let_go(self, log_id: LogId) -> None:
         prepared = self._ahead.pop(log_id, None)
         log = prepared[0] if isinstance(prepared, tuple) else self._logs.pop(log_id, None)
         if log is not None:
@@ -182,7 +194,39 @@ class LogStore:
         self._unopened.pop(log_id, None)
         self._recovery_points.pop(log_id, None)
         self._start_offsets.pop(log_id, None)
-        await self.world.threads.run(partial(self._remove_directory, layout.directory_of(log_id)))
+
+    async def drop_damaged(self, log_id: LogId) -> None:
+        """Remove the damaged copy of a log, if there is one: a whole one took its place."""
+        if log_id in self.set_aside_damaged:
+            del self.set_aside_damaged[log_id]
+            damaged = layout.directory_of(log_id) + layout.DAMAGED
+            await self.world.threads.run(partial(self._remove_directory, damaged))
+
+    async def begin_anew(
+        self, log_id: LogId, name: TopicPartition, settings: LogSettings, start_offset: int, *, is_kept: bool = False
+    ) -> PartitionLog:
+        """Give up what the log holds, and go on with an empty one at `start_offset`: others have what belongs there.
+
+        `is_kept`: what it held is damaged, and stays beside the new one until `drop_damaged`, if there is room for it.
+        """
+        async with self._checkpointing:
+            # First: a start that finds less than was safe takes it for damage.
+            points = {known: point for known, point in self._recovery_points.items() if known != log_id}
+            if not await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)):
+                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be begun anew safely")
+            self._recovery_points = points
+        self._let_go(log_id)
+        directory = layout.directory_of(log_id)
+        if not is_kept:
+            await self.world.threads.run(partial(self._remove_directory, directory))
+        elif await self.world.threads.run(partial(self._set_damaged_aside, directory)):
+            self.set_aside_damaged[log_id] = None
+        create = partial(create_log, log_id, name.topic, self._handles, settings, start_offset=start_offset)
+        try:
+            self._logs[log_id] = log = await self.world.threads.run(create)
+        except OSError as error:
+            raise _trouble(error, f"create {name}") from error
+        return log
 
     async def set_aside(self, log_id: LogId) -> str:
         """Take a log out of the way that nobody knows; its bytes stay. Returns where they are now."""
@@ -191,6 +235,22 @@ class LogStore:
         stray = directory + layout.STRAY
         await self.world.threads.run(partial(self.world.disk.rename, directory, stray))
         return stray
+
+    def _set_damaged_aside(self, directory: str) -> bool:
+        """False if it was removed: there is no room for it beside its successor."""
+        disk, damaged = self.world.disk, directory + layout.DAMAGED
+        self._remove_directory(damaged)
+        if not disk.exists(directory):
+            return False
+        size = sum(_size_of(disk, f"{directory}/{name}") for name in disk.list(directory))
+        if disk.free_bytes() < size * ROOM_FOR_BOTH:
+            self._remove_directory(directory)
+            return False
+        try:
+            disk.rename(directory, damaged)
+        except OSError as error:
+            raise DiskFailure(f"the disk refused to rename {directory}: {error}") from error
+        return True
 
     def _remove_directory(self, directory: str) -> None:
         disk = self.world.disk
@@ -201,8 +261,11 @@ class LogStore:
         except OSError as error:
             raise DiskFailure(f"the disk refused to remove {directory}: {error}") from error
 
-    async def truncate(self, log: PartitionLog, offset: int) -> None:
-        """Cut the end off a log. Its recovery point goes down first: what is written there later is not yet safe."""
+    async def truncate(self, log: PartitionLog, offset: int, on_cut: Callable[[], None] | None = None) -> None:
+        """Cut the end off a log. Its recovery point goes down first: what is written there later is not yet safe.
+
+        Nothing may be written to the log until this returns. `on_cut` is called in the moment that it ends elsewhere.
+        """
         async with self._checkpointing:
             end_offset = log.end_if_cut(offset)
             if self._recovery_points.get(log.log_id, 0) > end_offset:
@@ -211,6 +274,8 @@ class LogStore:
                     raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be truncated safely")
                 self._recovery_points = lowered
             log.truncate(offset)
+            if on_cut is not None:
+                on_cut()
             await self._store_starts()
             await self.world.threads.run(log.sync_cut, lane=LANE)
 
@@ -278,6 +343,14 @@ def _trouble(error: OSError, what: str) -> Refusal | DiskFailure:
     if error.errno in NO_SPACE:
         return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is too full to {what}; free some space")
     return DiskFailure(f"the disk refused to {what}: {error}")
+
+
+def _size_of(disk: Disk, path: str) -> int:
+    file = disk.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 def _save_hints(log: PartitionLog) -> bool:

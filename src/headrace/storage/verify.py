@@ -39,14 +39,14 @@ class Checked(NamedTuple):
 
 
 def checked_batches(
-    file: File, position: int, end: int, next_offset: int, *, crc_from_offset: int, may_have_gaps: bool
+    file: File, position: int, end: int, next_offset: int, *, crc_from_offset: int, may_have_gaps: bool, epoch: int = -1
 ) -> Iterator[Checked | BadBatch]:
     """Every batch from `position` on that is in order; a BadBatch ends it. CRCs count from `crc_from_offset` on.
 
-    The CRC covers neither the offset nor the epoch of a batch. Their order is all that vouches for them.
+    The CRC covers neither the offset nor the epoch of a batch. Their order is all that vouches for them; `epoch` is
+    that of the batch before.
     """
     chunk = memoryview(b"")
-    epoch = -1
     chunk_start = position
     while position < end:
         at = position - chunk_start

@@ -35,6 +35,8 @@ class FetchedPartition(NamedTuple, Generic[RecordsT]):
     records: RecordsT | None = None
     aborted_transactions: Sequence[tuple[int, int]] | None = None
     """Producer id and first offset of each; None for read_uncommitted."""
+    diverging: tuple[int, int] | None = None
+    """For a follower whose log went another way: the latest epoch that both may have, and where it ends here."""
 
 
 _PARTITION_V4 = Struct(">ihqq")
@@ -43,6 +45,8 @@ _ABORTED = Struct(">qq")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _NO_REPLICA = _INT32.pack(-1)
+_EPOCH_END = Struct(">iqx")  # epoch, end offset, no tags
+_DIVERGING_TAG = b"\x01\x00" + bytes([_EPOCH_END.size])  # one tagged field: number 0, and its size
 
 
 def encode_fetch_response(
@@ -75,7 +79,7 @@ def encode_fetch_response(
                 chunks += (bytes(pending), partition.records)
                 pending = bytearray()
             if is_flexible:
-                pending.append(0)
+                pending += _DIVERGING_TAG + _EPOCH_END.pack(*partition.diverging) if partition.diverging else b"\x00"
         if is_flexible:
             pending.append(0)
     if is_flexible:

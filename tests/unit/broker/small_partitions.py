@@ -55,7 +55,7 @@ class SmallPartition:
         settings = log.settings
         self.partition.configure(DEFAULT_TOPIC_SETTINGS)
         log.settings = settings
-        self.partition.lead(Epoch(leader_epoch), [NODE], 1)
+        self.partition.lead(Epoch(leader_epoch), [NODE], [NODE])
 
     @property
     def log(self) -> PartitionLog:

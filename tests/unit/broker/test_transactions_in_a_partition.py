@@ -8,7 +8,7 @@ import pytest
 
 from headrace.broker.appending import ACKS_ALL
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import Epoch, Offset, ProducerId
+from headrace.model.names import Epoch, NodeId, Offset, ProducerId
 from headrace.runtime.disk import SystemDisk
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches import read_header
@@ -157,7 +157,7 @@ class TestOwnAppends:
 
     def test_are_refused_while_too_few_replicas_are_in_sync(self, small: SmallPartition) -> None:
         small.partition.replica.set_policy(durability="flushed", min_insync=2)
-        small.partition.lead(Epoch(1), [NODE], 2)
+        small.partition.lead(Epoch(1), [NODE], [NODE, NodeId(NODE + 1)])
         assert refusal_code(lambda: small.partition.append(batch_of())) is ErrorCode.NOT_ENOUGH_REPLICAS
 
     def test_are_refused_if_they_are_too_large(self, small: SmallPartition) -> None:
@@ -218,7 +218,7 @@ class TestAdmission:
         claim = small.partition.wants_grant(batch)
         assert claim is not None
         small.partition.grant_transaction(claim)
-        small.partition.lead(Epoch(1), [NODE], 1)
+        small.partition.lead(Epoch(1), [NODE], [NODE])
         assert small.partition.wants_grant(batch) is not None
 
     @pytest.mark.parametrize(

@@ -2,17 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.cluster import Health, health_facts, health_of, health_text
 from headrace.cli.complaints import Complaint, explain
 from headrace.cli.output import bytes_text, duration_text, moment_text, plural, table
 from headrace.cli.serve_command import flattened
 from headrace.cli.topics import partition_lines
-from headrace.client.admin import ClusterDescription, ClusterNode
 from headrace.client.errors import ClientError, ClusterUnreachable, DeliveryFailed, TransactionAborted
-from headrace.client.view import ClusterView, Partition, Topic
+from headrace.client.view import Partition, Topic
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, Epoch, NodeId
-from headrace.runtime.network import Address
 
 
 def partition(index: int, leader: int, *isr: int) -> Partition:
@@ -84,39 +81,6 @@ def test_moments_are_in_utc() -> None:
 
 def test_plurals() -> None:
     assert [plural(count, "message") for count in (0, 1, 2000)] == ["0 messages", "1 message", "2,000 messages"]
-
-
-def health(*partitions: Partition, controller: int = 1) -> Health:
-    nodes = (ClusterNode(NodeId(1), Address("localhost", 9092), None, False),)
-    view = ClusterView(topics={"events": topic(*partitions)})
-    return health_of(ClusterDescription("id", NodeId(controller), nodes), view)
-
-
-def test_a_healthy_cluster() -> None:
-    well = health(partition(0, 1, 1, 2, 3))
-    assert well.is_healthy
-    assert "State:                       healthy" in health_text(well)
-    assert health_facts(well)["offline_partitions"] == []
-
-
-@pytest.mark.parametrize(
-    ("unwell", "fact", "line"),
-    [
-        (health(partition(0, 1, 1, 2, 3), partition(1, NO_NODE)), "offline_partitions", "Offline partitions:"),
-        (health(partition(0, 1, 1, 2, 3), partition(1, 2, 2)), "under_replicated_partitions", "Under-replicated"),
-    ],
-)
-def test_an_unhealthy_cluster_names_the_partitions(unwell: Health, fact: str, line: str) -> None:
-    assert not unwell.is_healthy
-    assert health_facts(unwell)[fact] == ["events-1"]
-    (shown,) = (text for text in health_text(unwell).splitlines() if text.startswith(line))
-    assert shown.endswith("1 (events-1)")
-
-
-def test_a_cluster_without_controller_is_unhealthy() -> None:
-    lost = health(partition(0, 1, 1, 2, 3), controller=-1)
-    assert not lost.is_healthy
-    assert health_facts(lost)["controller"] is None
 
 
 def aborted(cause: Exception) -> TransactionAborted:

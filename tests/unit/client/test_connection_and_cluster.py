@@ -176,7 +176,7 @@ async def test_a_node_that_advertises_a_wrong_address_is_named(node: ScriptedNod
     node.nodes = [node, stranger]
     async with node.cluster(QUICK) as cluster:
         await cluster.refresh()
-        with pytest.raises(ConnectionLost, match=f"node 2 says that it is reached at {wrong}.*advertised"):
+        with pytest.raises(ConnectionLost, match=f"node 2 says that it is reached at {wrong}.*--advertise"):
             await cluster.node_connection(2)
 
 

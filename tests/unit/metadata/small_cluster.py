@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.metadata.effective_configs import NodeConfigs
 from headrace.metadata.image import EMPTY_IMAGE, ClusterImage
-from headrace.metadata.node_commands import register_node
+from headrace.metadata.node_commands import register_node, unfence_node
 from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId, TopicId
@@ -37,7 +37,9 @@ class TopicIds:
 def cluster_of(*node_ids: int) -> ClusterImage:
     image = EMPTY_IMAGE
     for node_id in node_ids:
-        image = image.apply_all(register_node(image, NodeId(node_id), b"first life").records)
+        registered = register_node(image, NodeId(node_id), b"first life")
+        image = image.apply_all(registered.records)
+        image = image.apply_all(unfence_node(image, NodeId(node_id), registered.response).records)
     return image
 
 

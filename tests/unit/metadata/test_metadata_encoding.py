@@ -8,7 +8,9 @@ from headrace.metadata.records import (
     ClusterNamed,
     ConfigChanged,
     Endpoint,
+    NodeChanged,
     NodeRegistered,
+    NodeRemoved,
     PartitionChanged,
     PartitionCreated,
     ProducerIdsReserved,
@@ -20,6 +22,7 @@ from headrace.model.names import NO_NODE, Epoch, NodeId, ProducerId, TopicId
 TOPIC_ID = TopicId(bytes(range(16)))
 ID_HEX = "000102030405060708090a0b0c0d0e0f"
 ONE, TWO = NodeId(1), NodeId(2)
+MOVING = "03 00 09 03 00000001 00000002 01 05 02 00000001 02 05 02 00000002"  # three tagged fields
 
 # These bytes are on people's disks: a change here needs a new version of the record, not a new expectation.
 RECORDS_ON_DISK = [
@@ -29,6 +32,12 @@ RECORDS_ON_DISK = [
         "02 00 00000001 03aabb 02 066b61666b61 05686f7374 2384 00 0272 00",
     ),
     (NodeRegistered(ONE, b"\xaa", (), None), "02 00 00000001 02aa 01 00 00"),
+    (
+        NodeRegistered(ONE, b"\xaa", (), None, 5, b"\xdd", is_fenced=True),
+        "02 00 00000001 02aa 01 00 03 00 08 0000000000000005 01 02 02dd 02 01 01",
+    ),
+    (NodeChanged(TWO, is_fenced=True, is_draining=False), "09 00 00000002 01 00 00"),
+    (NodeRemoved(TWO), "0a 00 00000002 00"),
     (TopicCreated(TOPIC_ID, "t"), f"03 00 {ID_HEX} 0274 00"),
     (TopicDeleted(TOPIC_ID), f"04 00 {ID_HEX} 00"),
     (
@@ -38,6 +47,10 @@ RECORDS_ON_DISK = [
     (
         PartitionChanged(TOPIC_ID, 7, (TWO,), NO_NODE, Epoch(5), 6),
         f"06 00 {ID_HEX} 00000007 02 00000002 ffffffff 00000005 00000006 00",
+    ),
+    (
+        PartitionChanged(TOPIC_ID, 7, (TWO,), TWO, Epoch(5), 6, (ONE, TWO), (ONE,), (TWO,)),
+        f"06 00 {ID_HEX} 00000007 02 00000002 00000002 00000005 00000006 {MOVING}",
     ),
     (ConfigChanged(ConfigResource(ResourceKind.TOPIC, "t"), "k", "v"), "07 00 02 0274 026b 0276 00"),
     (ConfigChanged(CLUSTER_DEFAULTS, "k", None), "07 00 04 01 026b 00 00"),

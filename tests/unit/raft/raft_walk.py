@@ -39,7 +39,7 @@ class Walk:
 
     def _weighted(self, is_changing: bool) -> list[Callable[[], None]]:
         """Each day has its own mood: what happens often in one does not happen at all in another."""
-        acts = [self._read, self._crash, self._cut, self._pause, self._sum_up, self._hand_over]
+        acts = [self._read, self._crash, self._cut, self._pause, self._sum_up, self._hand_over, self._suspect]
         if is_changing:
             acts += [self._change_membership, self._change_membership, self._tend_disks, self._replace_disk]
         moody = [act for act in acts for _ in range(self._dice.choice([0, 1, 4]))]
@@ -97,6 +97,14 @@ class Walk:
         if host.is_up:
             self.world.figures["crashes"] += 1
             host.crash()
+
+    def _suspect(self) -> None:
+        """Rightly or not."""
+        host, suspect = self._any(), self._any().node_id
+        if host.is_up:
+            self.world.figures["suspicions"] += 1
+            host.node.suspect(suspect, self.world.now_ms)
+            self.world.pump(host)
 
     def _restart(self) -> None:
         down = [host for host in self.world.hosts.values() if not host.is_up]

@@ -233,3 +233,32 @@ async def test_a_stop_on_a_full_disk_promises_nothing_that_it_could_not_save(sim
     async with stores.life() as store:
         log = await opened(store, FIRST)
         assert [item.producer_id for item in log.aborted_between(0, 32)] == [7]
+
+
+@on_every_runtime
+async def test_a_damaged_copy_is_kept_until_its_successor_is_whole(world: World) -> None:
+    stores = Stores(world)
+    directory = layout.directory_of(FIRST)
+    async with stores.life() as store:
+        await filled(store, FIRST)
+        anew = await store.begin_anew(FIRST, TopicPartition("orders", 0), SETTINGS, 7, is_kept=True)
+        assert (anew.start_offset, anew.next_offset) == (7, 7)
+        append(anew, batch_at(7))
+    async with stores.life() as store:
+        assert list(store.set_aside_damaged) == [FIRST]
+        assert store.log_ids() == [FIRST]
+        assert [header.base_offset for header in read_all(await opened(store, FIRST))] == [7]
+        assert world.disk.list(directory + layout.DAMAGED)
+        await store.drop_damaged(FIRST)
+        assert not world.disk.exists(directory + layout.DAMAGED)
+    async with stores.life() as store:
+        assert not store.set_aside_damaged
+
+
+@on_every_runtime
+async def test_a_deleted_log_takes_its_damaged_copy_along(world: World) -> None:
+    async with Stores(world).life() as store:
+        await filled(store, FIRST)
+        await store.begin_anew(FIRST, TopicPartition("orders", 0), SETTINGS, 0, is_kept=True)
+        await store.delete(FIRST)
+        assert world.disk.list(layout.TOPICS) == []

@@ -32,6 +32,7 @@ class NodeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._traffic()
         yield from self._partitions()
+        yield from self._damage()
         yield from self._process()
         yield self._loop_lag()
         longest_s = self._node.counters.loop_lag.max_s
@@ -78,6 +79,14 @@ class NodeCollector(Collector):
         yield newest
         yield oldest
         yield size
+
+    def _damage(self) -> Iterator[Metric]:
+        counters = self._node.counters
+        yield _counter("headrace_scrubbed_bytes", "Bytes checked against their CRCs", counters.scrubbed_bytes)
+        yield _counter("headrace_scrubbed_segments", "Segments checked to their end", counters.scrubbed_segments)
+        yield _counter("headrace_damage_found", "Places in files that are not what was written", counters.damage_found)
+        yield _counter("headrace_replicas_given_up", "Damaged copies fetched again", counters.replicas_given_up)
+        yield _gauge("headrace_damaged_partitions", "Damaged copies on this node", self._node.damage.damaged_count)
 
     def _process(self) -> Iterator[Metric]:
         usage = resource.getrusage(resource.RUSAGE_SELF)

@@ -6,11 +6,15 @@ are imported when first asked for: a node that only ever sees Produce and Fetch 
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from importlib import import_module
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.wire.api import APIS, ApiKey, request_class
+from headrace.client.errors import ClientError
+from headrace.model.errors import Refusal
+from headrace.wire.api import APIS, ApiKey, request_class, response_class
 from headrace.wire.frames import encode_response
 
 if TYPE_CHECKING:
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.servers.kafka.connection import Connection
     from headrace.servers.kafka.server import KafkaServer
+
+log = logging.getLogger(__name__)
 
 SERVED = (
     ApiKey.PRODUCE,
@@ -51,18 +57,72 @@ SERVED = (
     ApiKey.CREATE_PARTITIONS,
     ApiKey.DELETE_GROUPS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.OFFSET_DELETE,
+    ApiKey.DESCRIBE_QUORUM,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.UNREGISTER_BROKER,
     ApiKey.DESCRIBE_TRANSACTIONS,
     ApiKey.LIST_TRANSACTIONS,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.CONSUMER_GROUP_DESCRIBE,
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.DRAIN_NODE,
+    ApiKey.PLAN_REBALANCE,
+    ApiKey.SCRUB_LOGS,
 )
 
+SERVED_TO_NODES = (
+    ApiKey.ALTER_PARTITION,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.RAFT_REQUEST_VOTE,
+    ApiKey.RAFT_VOTE_ANSWER,
+    ApiKey.RAFT_APPEND_ENTRIES,
+    ApiKey.RAFT_APPEND_ANSWER,
+    ApiKey.RAFT_INSTALL_SNAPSHOT,
+    ApiKey.RAFT_TAKE_OVER,
+    ApiKey.FORWARD,
+    ApiKey.GREET,
+    ApiKey.JOIN_CLUSTER,
+    ApiKey.GIVE_UP_REPLICA,
+)
+"""Only where nodes listen for each other; clients do not hear of them."""
+
+DECIDED_BY_CONTROLLER = {
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.DRAIN_NODE,
+    ApiKey.PLAN_REBALANCE,
+    ApiKey.JOIN_CLUSTER,
+}
+"""Any node takes them, and passes them on. Some only ask; what they ask, the controller knows first or alone."""
+
 _TWO_STAGE = {ApiKey.PRODUCE, ApiKey.FETCH}
+_MODULES = dict.fromkeys(
+    (
+        ApiKey.RAFT_REQUEST_VOTE,
+        ApiKey.RAFT_VOTE_ANSWER,
+        ApiKey.RAFT_APPEND_ENTRIES,
+        ApiKey.RAFT_APPEND_ANSWER,
+        ApiKey.RAFT_INSTALL_SNAPSHOT,
+        ApiKey.RAFT_TAKE_OVER,
+    ),
+    "raft",
+)
 
 
 class Request(NamedTuple):
@@ -88,14 +148,15 @@ class Api(NamedTuple):
     handle: Callable[[Any, Request], Any]
 
 
-def advertised_versions() -> list[tuple[int, int, int]]:
+def advertised_versions(*, to_nodes: bool = False) -> list[tuple[int, int, int]]:
     """Key, lowest and highest version of every API served."""
-    return [(key, APIS[key].advertised_min, APIS[key].advertised_max) for key in sorted(SERVED)]
+    keys = (*SERVED, *SERVED_TO_NODES) if to_nodes else SERVED
+    return [(key, APIS[key].advertised_min, APIS[key].advertised_max) for key in sorted(keys)]
 
 
-def api_for(api_key: int, version: int) -> Api | None:
+def api_for(api_key: int, version: int, *, to_nodes: bool = False) -> Api | None:
     """The API, or None if it is not served in this version."""
-    if api_key not in SERVED:
+    if api_key not in SERVED and not (to_nodes and api_key in SERVED_TO_NODES):
         return None
     return _load(ApiKey(api_key)) if APIS[api_key].serves(version) else None
 
@@ -105,7 +166,33 @@ def _load(key: ApiKey) -> Api:
     name = key.name.lower()
     if key in _TWO_STAGE:
         return Api(name, request_class(key), _never)
-    return Api(name, request_class(key), import_module(f"headrace.servers.kafka.handlers.{name}").handle)
+    handle = import_module(f"headrace.servers.kafka.handlers.{_MODULES.get(key, name)}").handle
+    return Api(name, request_class(key), _passed_on(handle) if key in DECIDED_BY_CONTROLLER else handle)
+
+
+def _passed_on(handle: Callable[[Any, Request], Any]) -> Callable[[Any, Request], Any]:
+    """The handler where the controller is, and the way there elsewhere."""
+
+    def handle_or_forward(message: Any, request: Request) -> Any:
+        if request.node.is_controller:
+            return handle(message, request)
+        return _forwarded(handle, message, request)
+
+    return handle_or_forward
+
+
+async def _forwarded(handle: Callable[[Any, Request], Any], message: Any, request: Request) -> Any:
+    answer = response_class(message.API_KEY)
+    host = request.connection.link.peer.host
+    try:
+        return await request.node.forward(
+            message, request.version, answer, client_id=request.client_id, client_host=host
+        )
+    except (Refusal, ClientError) as trouble:
+        log.warning("there is no controller to decide %s: %s", APIS[message.API_KEY].name, trouble)
+    # Nobody decides now. The handler hears it from the quorum, and knows how its own answer says so.
+    outcome = handle(message, request)
+    return await outcome if isawaitable(outcome) else outcome
 
 
 def _never(message: Any, request: Request) -> Any:

@@ -70,6 +70,7 @@ class Connection:
         self._is_going_on = False
         self._is_serving = False
         self._is_leaving = False
+        self._is_about_to_send = False
         self._turn_began_s = 0.0
         self._unread_bytes = 0
         self.last_active_s = 0.0
@@ -222,7 +223,7 @@ class Connection:
             self._pause()
 
     def _look_at_other(self, api_key: int, version: int, correlation_id: int, position: int, end: int) -> None:
-        api = api_for(api_key, version)
+        api = api_for(api_key, version, to_nodes=self.server.is_for_nodes)
         if api is None:
             answer = unsupported_version_answer(api_key, correlation_id)
             if answer is None:
@@ -301,6 +302,18 @@ class Connection:
             release_slices(chunks)
             return
         self.fill_with_slices(slot, chunks)
+        self.send_ready()
+        self._keep_pace()
+
+    def answer_together(self, slot: Slot, answer: bytes) -> None:
+        """`answer_later`, with whatever else is answered in this turn of the loop: one flush commits many requests."""
+        self.fill(slot, answer)
+        if not self._is_about_to_send:
+            self._is_about_to_send = True
+            asyncio.get_running_loop().call_soon(self._send_together)
+
+    def _send_together(self) -> None:
+        self._is_about_to_send = False
         self.send_ready()
         self._keep_pace()
 

@@ -1,6 +1,8 @@
 """Fetch (key 1): long polling, fetch sessions, answers by `sendfile`.
 
-Not yet: follower fetches, reading from the nearest replica, diverging epochs.
+Followers fetch here as consumers do. They are shown what is not safe yet, and say how much of it they have.
+
+Not yet: reading from the nearest replica.
 """
 
 from __future__ import annotations
@@ -8,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.broker.fetching import EPOCH_CLOSES, EPOCH_OPENS, NO_SESSION, FetchSession, Wanted, by_topic
+from headrace.broker.fetching import EPOCH_CLOSES, EPOCH_OPENS, NO_SESSION, FetchSession, Reader, Wanted, by_topic
 from headrace.model.errors import DiskFailure, Refusal
-from headrace.model.names import Epoch, Offset
+from headrace.model.names import Epoch, NodeId, Offset
 from headrace.wire.fetch import TOPIC_IDS_FROM, encode_fetch_response
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.wire.messages.fetch import FetchRequest
 
 READ_COMMITTED = 1
+REPLICA_STATE_FROM = 15
 WAIT_MAX_MS = 60_000  # a client that wants to wait longer asks again
 REST_FACTOR = (
     10  # after a look that found too little, rest ten times as long: many small appends must not cost many looks
@@ -30,9 +33,8 @@ REST_FACTOR = (
 
 def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch | None:
     """Answer at once if there is enough; otherwise leave a wait behind."""
-    node = request.node
     try:
-        session, is_full = _session(node.fetch_sessions, message, request.version)
+        session, is_full = _session(message, request)
     except Refusal as refusal:
         chunks = encode_fetch_response(request.correlation_id, request.version, (), error_code=refusal.code)
         request.connection.fill_with_slices(slot, chunks)
@@ -41,40 +43,66 @@ def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch |
     return None if pending.attempt() else pending
 
 
-def _session(sessions: SessionCache, message: FetchRequest, version: int) -> tuple[FetchSession, bool]:
+def _session(message: FetchRequest, request: Request) -> tuple[FetchSession, bool]:
     """The session a request belongs to, brought up to date; and whether its answer names every partition."""
-    uses_ids = version >= TOPIC_IDS_FROM
-    if message.session_epoch in {EPOCH_CLOSES, EPOCH_OPENS}:
-        if message.session_id != NO_SESSION:
-            sessions.close(message.session_id)
-        is_kept = message.session_epoch == EPOCH_OPENS and bool(message.topics)
-        count = sum(len(topic.partitions) for topic in message.topics)
-        session = sessions.open(count, uses_topic_ids=uses_ids) if is_kept else sessions.passing()
-        is_full = True
+    node, sessions = request.node, request.node.fetch_sessions
+    reader = _reader(message, request)
+    uses_ids = request.version >= TOPIC_IDS_FROM
+    is_full = message.session_epoch in {EPOCH_CLOSES, EPOCH_OPENS}
+    if is_full:
+        session = _new_session(sessions, message, reader, uses_topic_ids=uses_ids)
     else:
         session = sessions.resume(message.session_id, message.session_epoch, uses_topic_ids=uses_ids)
-        is_full = False
         if session.on_change is not None:
             session.on_change.hurry()
+    session.begin_request(message.unanswered)
     for gone in message.forgotten_topics_data:
         for index in gone.partitions:
             session.forget(gone.topic_id if uses_ids else gone.topic, index)
     size_before = len(session)
+    session.reader = reader
     for topic in message.topics:
         key = topic.topic_id if uses_ids else topic.topic
         for part in topic.partitions:
-            session.want(
-                Wanted(
-                    key,
-                    part.partition,
-                    Offset(part.fetch_offset),
-                    part.partition_max_bytes,
-                    Epoch(part.current_leader_epoch),
-                )
+            wanted = Wanted(
+                key,
+                part.partition,
+                Offset(part.fetch_offset),
+                part.partition_max_bytes,
+                Epoch(part.current_leader_epoch),
+                Epoch(part.last_fetched_epoch),
+                Offset(part.flushed_offset),
+                Offset(part.log_start_offset),
             )
-    if not is_full and len(session) > size_before:
+            session.want(wanted)
+            if reader is not None:
+                session.note_progress(wanted)
+    if reader is not None:
+        node.heard_follower(reader.node_id)
+    if not is_full and reader is None and len(session) > size_before:
         sessions.check_size(session)
     return session, is_full
+
+
+def _new_session(
+    sessions: SessionCache, message: FetchRequest, reader: Reader | None, *, uses_topic_ids: bool
+) -> FetchSession:
+    if message.session_id != NO_SESSION:
+        sessions.close(message.session_id)
+    if message.session_epoch != EPOCH_OPENS or not message.topics:
+        return sessions.passing()
+    if reader is not None:
+        return sessions.open_for_follower(reader.node_id)
+    return sessions.open(sum(len(topic.partitions) for topic in message.topics), uses_topic_ids=uses_topic_ids)
+
+
+def _reader(message: FetchRequest, request: Request) -> Reader | None:
+    state = message.replica_state
+    if request.version < REPLICA_STATE_FROM or state.replica_id < 0:
+        return None  # a consumer; followers of our kind speak the newest version
+    if not request.server.is_for_nodes:
+        return None  # what a follower says counts as safe, so only nodes may be one
+    return Reader(NodeId(state.replica_id), state.replica_epoch)
 
 
 class PendingFetch:
@@ -86,6 +114,7 @@ class PendingFetch:
         self._request = request
         self._slot = slot
         self._session = session
+        self._number = session.request_number
         self._is_full = is_full
         self._is_committed_only = message.isolation_level == READ_COMMITTED
         self._max_bytes = min(message.max_bytes, request.node.settings.fetch_max_bytes)
@@ -161,6 +190,7 @@ class PendingFetch:
     def _answer(self, collected: Collected, *, is_first_turn: bool) -> bool:
         """Send it; or, if some of it is not in memory, fetch that in a thread first. True if the slot is filled."""
         self._is_done = True
+        self._session.note_told(collected, self._number)
         cold = [piece for piece in collected.slices() if not piece.file.is_cached(piece.position, piece.size)]
         if cold:
             self._settle_timer()
@@ -191,7 +221,6 @@ class PendingFetch:
             self._send(collected, is_first_turn=False)
 
     def _send(self, collected: Collected, *, is_first_turn: bool) -> None:
-        self._session.note_told(collected)
         self._node.counters.bytes_out += collected.bytes_read
         chunks = encode_fetch_response(
             self._request.correlation_id,

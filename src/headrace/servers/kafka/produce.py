@@ -124,7 +124,7 @@ class PendingProduce(Slot):
     def _one_committed(self) -> None:
         self._awaited -= 1
         if not self._awaited and not self._connection.is_gone:
-            self._connection.answer_later(self, (self._answer(),))
+            self._connection.answer_together(self, self._answer())
 
     def _answer(self) -> bytes:
         topics = [(topic, [_outcome(result) for result in parts]) for topic, parts in self._all_results()]

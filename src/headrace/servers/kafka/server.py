@@ -30,15 +30,24 @@ class KafkaServer:
     `connections_max` is what the system can bear; `max.connections` may be less.
     """
 
-    def __init__(self, node: Node, advertised: Address | None = None, *, connections_max: int | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        advertised: Address | None = None,
+        *,
+        connections_max: int | None = None,
+        is_for_nodes: bool = False,
+    ) -> None:
         self.node = node
+        self.is_for_nodes = is_for_nodes
+        """Other nodes dial it: what they ask of each other is served here too."""
         self.tasks = TaskScope(self._task_failed)
         self._advertised = advertised
         self._connections: dict[Connection, None] = {}
         self._all_left = asyncio.Event()
         self._listener: Listener | None = None
         self._refusals = 0
-        self.described_topics: dict[TopicId, tuple[Topic, tuple[int, ...], MetadataResponseTopic]] = {}
+        self.described_topics: dict[TopicId, tuple[Topic, object, MetadataResponseTopic]] = {}
         """Metadata's answers, each with the state of the topic that it was made from."""
         settings = node.settings
         self.frame_max_bytes = settings.socket_request_max_bytes

@@ -56,13 +56,29 @@ class ApiKey(IntEnum):
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
     UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    RAFT_REQUEST_VOTE = 20001
+    RAFT_VOTE_ANSWER = 20002
+    RAFT_APPEND_ENTRIES = 20003
+    RAFT_APPEND_ANSWER = 20004
+    RAFT_INSTALL_SNAPSHOT = 20005
+    RAFT_TAKE_OVER = 20006
+    FORWARD = 20007
+    DRAIN_NODE = 20008
+    PLAN_REBALANCE = 20009
+    GREET = 20010
+    JOIN_CLUSTER = 20011
+    GIVE_UP_REPLICA = 20020
+    SCRUB_LOGS = 20021
 
 
 # Name, module, decoded versions (first, last), advertised versions (first, last), flexible from.
@@ -116,11 +132,27 @@ TABLE: dict[int, tuple[str, str, int, int, int, int, int | None]] = {
     57: ("UpdateFeatures", "update_features", 0, 2, 0, 2, 0),
     60: ("DescribeCluster", "describe_cluster", 0, 2, 0, 2, 0),
     61: ("DescribeProducers", "describe_producers", 0, 0, 0, 0, 0),
+    62: ("BrokerRegistration", "broker_registration", 0, 4, 0, 4, 0),
+    63: ("BrokerHeartbeat", "broker_heartbeat", 0, 1, 0, 1, 0),
     64: ("UnregisterBroker", "unregister_broker", 0, 0, 0, 0, 0),
     65: ("DescribeTransactions", "describe_transactions", 0, 0, 0, 0, 0),
     66: ("ListTransactions", "list_transactions", 0, 2, 0, 2, 0),
+    67: ("AllocateProducerIds", "allocate_producer_ids", 0, 0, 0, 0, 0),
     68: ("ConsumerGroupHeartbeat", "consumer_group_heartbeat", 0, 1, 0, 1, 0),
     69: ("ConsumerGroupDescribe", "consumer_group_describe", 0, 1, 0, 1, 0),
     74: ("ListConfigResources", "list_config_resources", 0, 1, 0, 1, 0),
     75: ("DescribeTopicPartitions", "describe_topic_partitions", 0, 0, 0, 0, 0),
+    20001: ("RaftRequestVote", "raft_request_vote", 0, 0, 0, 0, 0),
+    20002: ("RaftVoteAnswer", "raft_vote_answer", 0, 0, 0, 0, 0),
+    20003: ("RaftAppendEntries", "raft_append_entries", 0, 0, 0, 0, 0),
+    20004: ("RaftAppendAnswer", "raft_append_answer", 0, 0, 0, 0, 0),
+    20005: ("RaftInstallSnapshot", "raft_install_snapshot", 0, 0, 0, 0, 0),
+    20006: ("RaftTakeOver", "raft_take_over", 0, 0, 0, 0, 0),
+    20007: ("Forward", "forward", 0, 0, 0, 0, 0),
+    20008: ("DrainNode", "drain_node", 0, 0, 0, 0, 0),
+    20009: ("PlanRebalance", "plan_rebalance", 0, 0, 0, 0, 0),
+    20010: ("Greet", "greet", 0, 0, 0, 0, 0),
+    20011: ("JoinCluster", "join_cluster", 0, 0, 0, 0, 0),
+    20020: ("GiveUpReplica", "give_up_replica", 0, 0, 0, 0, 0),
+    20021: ("ScrubLogs", "scrub_logs", 0, 0, 0, 0, 0),
 }

@@ -50,6 +50,7 @@ class DescribeClusterBroker:
     port: int = 0
     rack: str | None = None
     is_fenced: bool = False
+    is_draining: bool = False  # ours: it gives up what it has
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -58,8 +59,11 @@ class DescribeClusterBroker:
         port = reader.int32()
         rack = reader.nullable_string(True)
         is_fenced = reader.boolean() if version >= 2 else False
-        reader.skip_tagged_fields()
-        return cls(broker_id, host, port, rack, is_fenced)
+        is_draining: bool = False
+        for tag in reader.tagged_fields():
+            if tag == 10000:
+                is_draining = reader.boolean()
+        return cls(broker_id, host, port, rack, is_fenced, is_draining)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.broker_id)
@@ -70,7 +74,12 @@ class DescribeClusterBroker:
             writer.boolean(self.is_fenced)
         elif self.is_fenced:
             raise unsayable("DescribeClusterBroker.is_fenced", version)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.is_draining:
+            value = Writer()
+            value.boolean(self.is_draining)
+            tagged.append((10000, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)

@@ -45,6 +45,7 @@ class FetchPartition:
     partition_max_bytes: int = 0
     replica_directory_id: TopicId = NO_TOPIC_ID
     high_watermark: int = 9223372036854775807  # the greatest: not told
+    flushed_offset: int = -1  # ours: what the follower has on its device
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -57,15 +58,18 @@ class FetchPartition:
         partition_max_bytes = reader.int32()
         replica_directory_id: TopicId = NO_TOPIC_ID
         high_watermark: int = 9223372036854775807
+        flushed_offset: int = -1
         if compact:
             for tag in reader.tagged_fields():
                 if tag == 0 and version >= 17:
                     replica_directory_id = reader.uuid()
                 elif tag == 1 and version >= 18:
                     high_watermark = reader.int64()
+                elif tag == 10000:
+                    flushed_offset = reader.int64()
         return cls(
             partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes,
-            replica_directory_id, high_watermark,
+            replica_directory_id, high_watermark, flushed_offset,
         )
 
     def encode(self, writer: Writer, version: int) -> None:
@@ -91,6 +95,10 @@ class FetchPartition:
                 value = Writer()
                 value.int64(self.high_watermark)
                 tagged.append((1, value))
+            if self.flushed_offset != -1:
+                value = Writer()
+                value.int64(self.flushed_offset)
+                tagged.append((10000, value))
             writer.tagged_fields(tagged)
 
 
@@ -166,6 +174,7 @@ class FetchRequest:
     topics: list[FetchTopic] = field(default_factory=list)
     forgotten_topics_data: list[ForgottenTopic] = field(default_factory=list)
     rack_id: str = ""
+    unanswered: int = 0  # ours: fetches of this session that were sent before, and not yet answered
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -178,15 +187,18 @@ class FetchRequest:
         rack_id = reader.string(compact) if version >= 11 else ""
         cluster_id: str | None = None
         replica_state: ReplicaState = ReplicaState()
+        unanswered: int = 0
         if compact:
             for tag in reader.tagged_fields():
                 if tag == 0:
                     cluster_id = reader.nullable_string(True)
                 elif tag == 1 and version >= 15:
                     replica_state = ReplicaState.decode(reader, version)
+                elif tag == 10000 and version >= 15:
+                    unanswered = reader.int32()
         return cls(
             cluster_id, replica_id, replica_state, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id,
-            session_epoch, topics, forgotten_topics_data, rack_id,
+            session_epoch, topics, forgotten_topics_data, rack_id, unanswered,
         )
 
     def encode(self, writer: Writer, version: int) -> None:
@@ -215,6 +227,10 @@ class FetchRequest:
                 value = Writer()
                 self.replica_state.encode(value, version)
                 tagged.append((1, value))
+            if version >= 15 and self.unanswered != 0:
+                value = Writer()
+                value.int32(self.unanswered)
+                tagged.append((10000, value))
             writer.tagged_fields(tagged)
         if version < 15 and self.replica_state != ReplicaState():
             raise unsayable("FetchRequest.replica_state", version)

@@ -11,8 +11,10 @@ from headrace.model.names import NO_TOPIC_ID, TopicId
 from headrace.wire.primitives import Reader, Writer
 
 _ui = Struct(">16si")
+_itt = Struct(">i??")
 _iii = Struct(">iii")
 _iq = Struct(">iq")
+_qi = Struct(">qi")
 
 
 @dataclass(slots=True)
@@ -22,16 +24,25 @@ class ClusterNamedRecord:
     FLEXIBLE_FROM: ClassVar[int | None] = 0
 
     cluster_id: str = ""
+    registrations: int = 0  # in snapshots: how often nodes were registered
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
         cluster_id = reader.string(True)
-        reader.skip_tagged_fields()
-        return cls(cluster_id)
+        registrations: int = 0
+        for tag in reader.tagged_fields():
+            if tag == 0:
+                registrations = reader.int64()
+        return cls(cluster_id, registrations)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.string(self.cluster_id, True)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.registrations != 0:
+            value = Writer()
+            value.int64(self.registrations)
+            tagged.append((0, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)
@@ -65,6 +76,10 @@ class NodeRegisteredRecord:
     incarnation: bytes = b""  # chosen anew on each start of the node
     endpoints: list[NodeEndpoint] = field(default_factory=list)
     rack: str | None = ""
+    broker_epoch: int = 0  # which registration this is; counts over all nodes
+    directory: bytes = b""  # the disk that the node remembers on; empty: not said
+    is_fenced: bool = False  # until it has caught up with the metadata it serves nothing
+    session_ms: int = 2000  # for so long it may be silent and still lead
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -72,15 +87,44 @@ class NodeRegisteredRecord:
         incarnation = reader.blob(True)
         endpoints = reader.array(NodeEndpoint.decode, version, True, 5)
         rack = reader.nullable_string(True)
-        reader.skip_tagged_fields()
-        return cls(node_id, incarnation, endpoints, rack)
+        broker_epoch: int = 0
+        directory: bytes = b""
+        is_fenced: bool = False
+        session_ms: int = 2000
+        for tag in reader.tagged_fields():
+            if tag == 0:
+                broker_epoch = reader.int64()
+            elif tag == 1:
+                directory = reader.blob(True)
+            elif tag == 2:
+                is_fenced = reader.boolean()
+            elif tag == 3:
+                session_ms = reader.int32()
+        return cls(node_id, incarnation, endpoints, rack, broker_epoch, directory, is_fenced, session_ms)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.node_id)
         writer.blob(self.incarnation, True)
         writer.array(self.endpoints, version, True)
         writer.nullable_string(self.rack, True)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.broker_epoch != 0:
+            value = Writer()
+            value.int64(self.broker_epoch)
+            tagged.append((0, value))
+        if self.directory != b"":
+            value = Writer()
+            value.blob(self.directory, True)
+            tagged.append((1, value))
+        if self.is_fenced:
+            value = Writer()
+            value.boolean(self.is_fenced)
+            tagged.append((2, value))
+        if self.session_ms != 2000:
+            value = Writer()
+            value.int32(self.session_ms)
+            tagged.append((3, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)
@@ -167,20 +211,45 @@ class PartitionChangedRecord:
     leader: int = 0  # -1 while nobody can lead
     leader_epoch: int = 0
     partition_epoch: int = 0
+    replicas: list[int] | None = None  # null: as before
+    adding: list[int] = field(default_factory=list)  # replicas that are being moved here
+    removing: list[int] = field(default_factory=list)  # replicas that go once those are in sync
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
         topic_id, partition = reader.unpack(_ui)
         isr = reader.numbers("i", True)
         leader, leader_epoch, partition_epoch = reader.unpack(_iii)
-        reader.skip_tagged_fields()
-        return cls(topic_id, partition, isr, leader, leader_epoch, partition_epoch)
+        replicas: list[int] | None = None
+        adding: list[int] = []
+        removing: list[int] = []
+        for tag in reader.tagged_fields():
+            if tag == 0:
+                replicas = reader.nullable_numbers("i", True)
+            elif tag == 1:
+                adding = reader.numbers("i", True)
+            elif tag == 2:
+                removing = reader.numbers("i", True)
+        return cls(topic_id, partition, isr, leader, leader_epoch, partition_epoch, replicas, adding, removing)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.pack(_ui, self.topic_id, self.partition)
         writer.numbers("i", self.isr, True)
         writer.pack(_iii, self.leader, self.leader_epoch, self.partition_epoch)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.replicas is not None:
+            value = Writer()
+            value.nullable_numbers("i", self.replicas, True)
+            tagged.append((0, value))
+        if self.adding:
+            value = Writer()
+            value.numbers("i", self.adding, True)
+            tagged.append((1, value))
+        if self.removing:
+            value = Writer()
+            value.numbers("i", self.removing, True)
+            tagged.append((2, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)
@@ -228,4 +297,119 @@ class ProducerIdsReservedRecord:
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.pack(_iq, self.node_id, self.next_producer_id)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class NodeChangedRecord:
+    RECORD_KEY: ClassVar[int] = 9
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    node_id: int = 0
+    is_fenced: bool = False
+    is_draining: bool = False
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        node_id, is_fenced, is_draining = reader.unpack(_itt)
+        reader.skip_tagged_fields()
+        return cls(node_id, is_fenced, is_draining)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.pack(_itt, self.node_id, self.is_fenced, self.is_draining)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class NodeRemovedRecord:
+    RECORD_KEY: ClassVar[int] = 10
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    node_id: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        node_id = reader.int32()
+        reader.skip_tagged_fields()
+        return cls(node_id)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int32(self.node_id)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class LeadershipBegunRecord:
+    RECORD_KEY: ClassVar[int] = 100
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        reader.skip_tagged_fields()
+        return cls()
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class VoterOnDisk:
+    node_id: int = 0
+    directory: bytes | None = b""  # null: not known yet
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        node_id = reader.int32()
+        directory = reader.nullable_blob(True)
+        reader.skip_tagged_fields()
+        return cls(node_id, directory)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int32(self.node_id)
+        writer.nullable_blob(self.directory, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class VotersChangedRecord:
+    RECORD_KEY: ClassVar[int] = 101
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    voters: list[VoterOnDisk] = field(default_factory=list)
+    learners: list[int] = field(default_factory=list)
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        voters = reader.array(VoterOnDisk.decode, version, True, 6)
+        learners = reader.numbers("i", True)
+        reader.skip_tagged_fields()
+        return cls(voters, learners)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.array(self.voters, version, True)
+        writer.numbers("i", self.learners, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class SnapshotHeaderRecord:
+    RECORD_KEY: ClassVar[int] = 102
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    end: int = 0  # exclusive: the offset that the snapshot reaches up to
+    term: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        end, term = reader.unpack(_qi)
+        reader.skip_tagged_fields()
+        return cls(end, term)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.pack(_qi, self.end, self.term)
         writer.no_tagged_fields()

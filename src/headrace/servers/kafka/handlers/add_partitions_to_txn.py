@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.apis import Request
 
 BATCHED_FROM = 4
+BUMPING_FROM = 5
+BUMPING_VERSION = 2  # of transactions: each has an epoch of its own (KIP-890)
 
 
 async def handle(message: AddPartitionsToTxnRequest, request: Request) -> AddPartitionsToTxnResponse:
@@ -52,6 +54,7 @@ async def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> 
             ProducerId(transaction.producer_id),
             transaction.producer_epoch,
             wanted,
+            transaction_version=BUMPING_VERSION if request.version >= BUMPING_FROM else 0,
             verify_only=transaction.verify_only,
         )
     return [_result(topic, codes, request.version) for topic in transaction.topics]

@@ -31,7 +31,7 @@ def handle(message: ApiVersionsRequest, request: Request) -> ApiVersionsResponse
             if _SOFTWARE.fullmatch(text) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return ApiVersionsResponse(
-        api_keys=_ranges(),
+        api_keys=_ranges(to_nodes=request.server.is_for_nodes),
         supported_features=[SupportedFeatureKey(name, 1, level) for name, level in FEATURES.items()],
         finalized_features_epoch=0,
         finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in FEATURES.items()],
@@ -43,5 +43,5 @@ def unsupported_version() -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges())
 
 
-def _ranges() -> list[ApiVersion]:
-    return [ApiVersion(key, low, high) for key, low, high in advertised_versions()]
+def _ranges(*, to_nodes: bool = False) -> list[ApiVersion]:
+    return [ApiVersion(key, low, high) for key, low, high in advertised_versions(to_nodes=to_nodes)]

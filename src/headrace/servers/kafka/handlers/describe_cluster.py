@@ -1,11 +1,11 @@
-"""DescribeCluster (key 60)."""
+"""DescribeCluster (key 60). Nodes that are not there now are told of where they are asked for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode
-from headrace.servers.kafka.handlers.metadata import brokers
+from headrace.servers.kafka.handlers.metadata import address_of, controller_id
 from headrace.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -13,6 +13,8 @@ from headrace.wire.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.servers.kafka.apis import Request
 
 BROKERS = 1
@@ -30,9 +32,16 @@ def handle(message: DescribeClusterRequest, request: Request) -> DescribeCluster
     return DescribeClusterResponse(
         endpoint_type=message.endpoint_type,
         cluster_id=cluster_id,
-        controller_id=request.node.node_id,
-        brokers=[
-            DescribeClusterBroker(broker_id=node_id, host=address.host, port=address.port, rack=rack)
-            for node_id, address, rack in brokers(request)
-        ],
+        controller_id=controller_id(request.node),
+        brokers=list(_brokers(request, with_fenced=message.include_fenced_brokers)),
     )
+
+
+def _brokers(request: Request, *, with_fenced: bool) -> Iterator[DescribeClusterBroker]:
+    for _, node in sorted(request.node.image.nodes.items()):
+        address = address_of(request, node)
+        if address is None or (node.is_fenced and not with_fenced):
+            continue
+        yield DescribeClusterBroker(
+            node.node_id, address.host, address.port, node.rack, node.is_fenced, node.is_draining
+        )

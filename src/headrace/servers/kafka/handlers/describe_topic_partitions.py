@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.metadata.internal import is_internal
 from headrace.model.errors import ErrorCode
-from headrace.servers.kafka.handlers.metadata import partition_error
+from headrace.servers.kafka.handlers.metadata import leader_error, offline_replicas, serving_leader
 from headrace.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -63,15 +63,15 @@ def _described(request: Request, topic: Topic, page: range) -> DescribeTopicPart
 
 
 def _partition(request: Request, topic: Topic, partition: Partition) -> DescribeTopicPartitionsResponsePartition:
-    is_offline = request.node.is_offline(topic.topic_id, partition.partition)
+    leader = serving_leader(request.node, topic, partition)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=partition_error(partition, is_offline=is_offline),
+        error_code=leader_error(leader),
         partition_index=partition.partition,
-        leader_id=-1 if is_offline else partition.leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[request.node.node_id] if is_offline else [],
+        offline_replicas=offline_replicas(request.node, topic, partition),
     )

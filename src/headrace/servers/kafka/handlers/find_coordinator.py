@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE
+from headrace.servers.kafka.handlers.metadata import address_of
 from headrace.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from headrace.wire.partitioning import partition_for_coordinated
 
 if TYPE_CHECKING:
+    from headrace.model.names import NodeId
+    from headrace.runtime.network import Address
     from headrace.servers.kafka.apis import Request
 
 BATCHED_FROM = 4
@@ -32,7 +36,19 @@ async def _find(key: str, kind: int, request: Request) -> Coordinator:
         if topic is None:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"there are coordinators of kind 0 and 1, none of {kind}")
         await request.node.coordination.prepare(topic)
+        node_id, address = _coordinator(topic, key, request)
     except Refusal as refusal:
         return Coordinator(key, NO_NODE, "", -1, refusal.code, refusal.message)
-    address = request.server.advertised_to(request.connection)
-    return Coordinator(key, request.node.node_id, address.host, address.port, ErrorCode.NONE, None)
+    return Coordinator(key, node_id, address.host, address.port, ErrorCode.NONE, None)
+
+
+def _coordinator(topic: str, key: str, request: Request) -> tuple[NodeId, Address]:
+    """Whoever leads the partition that the key belongs to."""
+    image = request.node.image
+    found = image.topic_named(topic)
+    partition = None if found is None else found.partitions.get(partition_for_coordinated(key, found.partition_count))
+    node = None if partition is None else image.nodes.get(partition.leader)
+    address = None if node is None else address_of(request, node)
+    if node is None or address is None:
+        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads the part of {topic} that {key!r} belongs to")
+    return node.node_id, address

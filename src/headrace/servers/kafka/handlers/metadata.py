@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.broker.assembly import CLIENTS
 from headrace.metadata.internal import is_internal
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import NO_TOPIC_ID
+from headrace.model.names import NO_NODE, NO_TOPIC_ID
+from headrace.runtime.network import Address
 from headrace.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -19,9 +21,10 @@ from headrace.wire.messages.metadata import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator
 
-    from headrace.metadata.image import Partition, Topic
+    from headrace.broker.node import Node
+    from headrace.metadata.image import ClusterImage, Partition, Topic
+    from headrace.metadata.image import Node as ImageNode
     from headrace.model.names import NodeId
-    from headrace.runtime.network import Address
     from headrace.servers.kafka.apis import Request
 
 NULL_NAME_FROM = 12  # before, an answer must have a name, though a request could already do without
@@ -81,24 +84,39 @@ def _response(request: Request, topics: list[MetadataResponseTopic]) -> Metadata
             for node_id, address, rack in brokers(request)
         ],
         cluster_id=node.image.cluster_id,
-        controller_id=node.node_id,
+        controller_id=controller_id(node),
         topics=topics,
     )
 
 
+def controller_id(node: Node) -> NodeId:
+    """As Kafka since KRaft, any node will do: whoever gets a request for the controller passes it on."""
+    return node.node_id
+
+
 def brokers(request: Request) -> Iterator[tuple[NodeId, Address, str | None]]:
     """Every node with the address that this client should use."""
-    address = request.server.advertised_to(request.connection)
     for node in request.node.image.sorted_nodes():
-        yield node.node_id, address, node.rack
+        address = address_of(request, node)
+        if address is not None:
+            yield node.node_id, address, node.rack
+
+
+def address_of(request: Request, node: ImageNode) -> Address | None:
+    """Others say themselves where clients find them; None if one does not."""
+    if node.node_id == request.node.node_id:
+        return request.server.advertised_to(request.connection)
+    endpoint = node.endpoint(CLIENTS)
+    return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
 
 def described(request: Request, topic: Topic) -> MetadataResponseTopic:
     """Described once for each state of the topic: an answer for 10,000 partitions must not be built each time."""
     remembered = request.server.described_topics
     known = remembered.get(topic.topic_id)
-    troubles = request.node.troubles(topic.topic_id)
-    if known is not None and known[0] is topic and known[1] == troubles:
+    node = request.node
+    state = (node.troubles(topic.topic_id), nodes_away(node.image), node.doubted_nodes())
+    if known is not None and known[0] is topic and known[1] == state:
         return known[2]
     answer = MetadataResponseTopic(
         ErrorCode.NONE,
@@ -108,7 +126,7 @@ def described(request: Request, topic: Topic) -> MetadataResponseTopic:
         [_partition(request, topic, partition) for partition in topic.in_order()],
     )
     _forget_deleted(request)
-    remembered[topic.topic_id] = (topic, troubles, answer)
+    remembered[topic.topic_id] = (topic, state, answer)
     return answer
 
 
@@ -121,17 +139,38 @@ def _forget_deleted(request: Request) -> None:
 
 
 def _partition(request: Request, topic: Topic, partition: Partition) -> MetadataResponsePartition:
-    is_offline = request.node.is_offline(topic.topic_id, partition.partition)
+    leader = serving_leader(request.node, topic, partition)
     return MetadataResponsePartition(
-        error_code=partition_error(partition, is_offline=is_offline),
+        error_code=leader_error(leader),
         partition_index=partition.partition,
-        leader_id=-1 if is_offline else partition.leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=[request.node.node_id] if is_offline else [],
+        offline_replicas=offline_replicas(request.node, topic, partition),
     )
 
 
-def partition_error(partition: Partition, *, is_offline: bool) -> int:
-    return ErrorCode.LEADER_NOT_AVAILABLE if is_offline or not partition.has_leader else ErrorCode.NONE
+def serving_leader(node: Node, topic: Topic, partition: Partition) -> NodeId:
+    """NO_NODE where nobody leads, and where this node should and cannot. Whether others can, they say themselves.
+
+    Nor is one named who seems to be gone: clients would dial it for a second or two; told of none, they ask again.
+    """
+    is_damaged = partition.leader == node.node_id and node.is_offline(topic.topic_id, partition.partition)
+    return NO_NODE if is_damaged or partition.leader in node.doubted_nodes() else partition.leader
+
+
+def leader_error(leader: NodeId) -> int:
+    return ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_NODE else ErrorCode.NONE
+
+
+def offline_replicas(node: Node, topic: Topic, partition: Partition) -> list[int]:
+    """Those on nodes that are away, and this node's own if it cannot be used."""
+    away = set(nodes_away(node.image))
+    if node.is_offline(topic.topic_id, partition.partition):
+        away.add(node.node_id)
+    return [node_id for node_id in partition.replicas if node_id in away]
+
+
+def nodes_away(image: ClusterImage) -> tuple[NodeId, ...]:
+    return tuple(sorted(node_id for node_id, node in image.nodes.items() if node.is_fenced))

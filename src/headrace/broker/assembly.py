@@ -1,0 +1,186 @@
+"""This node's part in the cluster: the quorum, the controller that may be here, the other nodes, its own enrolment."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from headrace.broker.controller import Controller
+from headrace.broker.enrolment import Enrolment, Heartbeats
+from headrace.broker.peers import Peers
+from headrace.broker.quorum import Quorum
+from headrace.client.errors import ClientError
+from headrace.metadata.node_commands import name_cluster
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import Offset
+from headrace.raft.membership import Replica
+from headrace.runtime.network import Address
+from headrace.wire.messages.forward import ForwardRequest, ForwardResponse
+from headrace.wire.primitives import Reader, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from headrace.broker.metadata_store import MetadataStore
+    from headrace.metadata.image import ClusterImage
+    from headrace.metadata.records import Endpoint, MetadataRecord
+    from headrace.metadata.settings import NodeSettings
+    from headrace.model.names import NodeId
+    from headrace.raft.membership import Membership
+    from headrace.runtime.tasks import TaskScope
+    from headrace.runtime.world import World
+    from headrace.wire.api import Message
+
+Answer = TypeVar("Answer", bound="Message")
+
+NODES: Final = "CONTROLLER"  # Kafka's usual name for the listener where nodes meet
+CLIENTS: Final = "PLAINTEXT"
+PATIENCE_S: Final = 10.0  # with a controller that is slow, or comes and goes
+LEADERLESS_S: Final = 5.0  # an election takes two seconds, and may have to be held again; after that, nobody comes soon
+RETRY_S: Final = 0.05
+LANE: Final = "controller"
+
+
+@dataclass(slots=True)
+class Place:
+    """What this node says about itself."""
+
+    node_id: NodeId
+    incarnation: bytes
+    directory: bytes
+    timing: Heartbeats
+    election_timeout_ms: int
+    cluster_id: str = ""
+    """As it is written on the disk; empty before it belongs to one."""
+    rack: str | None = None
+    endpoints: tuple[Endpoint, ...] = ()
+    voters: Mapping[NodeId, Address] = field(default_factory=dict)
+    """Who founds the cluster, and where they listen for each other."""
+    met: dict[NodeId, Address] = field(default_factory=dict)
+    """Where others listen, as the cluster said when it let this node in."""
+
+
+class Assembly:
+    def __init__(
+        self,
+        place: Place,
+        first: Membership,
+        world: World,
+        store: MetadataStore,
+        on_commit: Callable[[Sequence[MetadataRecord]], None],
+        on_install: Callable[[ClusterImage, ClusterImage], None],
+        on_lease: Callable[[bool], None],
+        on_failure: Callable[[str, BaseException], None],
+        settings: Callable[[], NodeSettings],
+    ) -> None:
+        self._place = place
+        self._world = world
+        self.peers = Peers(place.node_id, world, self._address_of, lambda: self.cluster_id, self._gone, on_failure)
+        self.quorum = Quorum(
+            store,
+            Replica(place.node_id, place.directory),
+            world,
+            on_commit,
+            on_install,
+            first=first,
+            send=self.peers.send,
+            election_timeout_ms=place.election_timeout_ms,
+        )
+        self.controller = Controller(self.quorum, world.clock, settings)
+        self.enrolment = Enrolment(place, self.quorum, self.controller, self.peers, world.clock, on_lease)
+
+    def start(self, tasks: TaskScope) -> None:
+        tasks.start(self.quorum.run(), "metadata log")
+        tasks.start(self.controller.run(), "controller")
+
+    async def join(self, new_cluster_id: str) -> None:
+        """Until the cluster has a name and knows this life of the node."""
+        while self.quorum.image.cluster_id is None:
+            try:
+                await self.quorum.submit(lambda image: name_cluster(image, new_cluster_id))
+            except Refusal:  # another node is the controller, or nobody is yet
+                await asyncio.sleep(RETRY_S)
+        await self.enrolment.register()
+        await self._registration_applied()
+
+    async def _registration_applied(self) -> None:
+        """Until this node's image knows its new life. An earlier one may say that the last life leads, and in which
+        epoch: in that epoch nothing may be written any more."""
+        while True:
+            node = self.quorum.image.nodes.get(self._place.node_id)
+            if node is not None and node.broker_epoch == self.enrolment.broker_epoch:
+                return
+            await self.quorum.applied_up_to(Offset(self.quorum.applied_end + 1))
+
+    def serve(self, tasks: TaskScope) -> None:
+        tasks.start(self.enrolment.run(), "heartbeats")
+        tasks.start(self.enrolment.watch_lease(), "lease")
+
+    async def close(self) -> None:
+        await self.peers.close()
+        self.quorum.close()
+
+    @property
+    def cluster_id(self) -> str:
+        """Empty until the cluster has a name."""
+        return self.quorum.image.cluster_id or self._place.cluster_id
+
+    # ---- the controller, wherever it is
+
+    @property
+    def is_controller(self) -> bool:
+        return self.quorum.is_leader
+
+    async def ask_controller(self, message: Message, answer: type[Answer]) -> Answer:
+        """Raises Refusal NOT_CONTROLLER or ClientError if nobody answers in time."""
+        began_s = self._world.clock.monotonic_s()
+        while True:
+            try:
+                controller = self.quorum.get_leader()
+                if controller is None:
+                    raise self.quorum.no_controller()
+                return await self.peers.ask(controller, message, answer, lane=LANE)
+            except (ClientError, Refusal):
+                if self._is_hopeless(began_s):
+                    raise
+                await asyncio.sleep(RETRY_S)
+
+    def _is_hopeless(self, began_s: float) -> bool:
+        """Where a majority of the voters is away, whoever asks hears it at once, and not after all our patience."""
+        waited_s = self._world.clock.monotonic_s() - began_s
+        return waited_s >= PATIENCE_S or self.enrolment.unheard_s() >= LEADERLESS_S
+
+    async def forward(
+        self, message: Message, version: int, answer: type[Answer], *, client_id: str = "", client_host: str = ""
+    ) -> Answer:
+        """Let the controller handle a request. Its answer, once this node's image holds what it tells of."""
+        writer = Writer()
+        message.encode(writer, version)
+        request = ForwardRequest(
+            self._place.node_id, message.API_KEY, version, client_id, client_host, bytes(writer.buffer)
+        )
+        began_s = self._world.clock.monotonic_s()
+        while True:
+            forwarded = await self.ask_controller(request, ForwardResponse)
+            code = ErrorCode(forwarded.error_code)
+            if code is ErrorCode.NONE:
+                await self.quorum.applied_up_to(Offset(forwarded.end))
+                return answer.decode(Reader(forwarded.body or b""), version)
+            if code is not ErrorCode.NOT_CONTROLLER or self._is_hopeless(began_s):
+                raise Refusal(code, "the controller has not taken the request")
+            await asyncio.sleep(RETRY_S)
+
+    def _gone(self, node_id: NodeId) -> None:
+        """Its process has ended: whoever waits for it waits in vain."""
+        self.quorum.suspect(node_id)
+        self.controller.suspect(node_id)
+
+    def _address_of(self, node_id: NodeId) -> Address | None:
+        """As it says itself; before that is known, as this node was told when it came in, or at its start."""
+        for image in (self.quorum.image, self.quorum.found_image):
+            node = image.nodes.get(node_id)
+            endpoint = None if node is None else node.endpoint(NODES)
+            if endpoint is not None:
+                return Address(endpoint.host, endpoint.port)
+        return self._place.met.get(node_id) or self._place.voters.get(node_id)

@@ -1,0 +1,170 @@
+"""What the controller does besides deciding commands: it watches who is there, and keeps leaders where they belong.
+
+Only the leader of the metadata log is the controller; on every other node this is asleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from headrace.broker.members import Members
+from headrace.metadata.liveness import Sessions
+from headrace.metadata.node_commands import drain_node, fence_node, unfence_node
+from headrace.metadata.partition_commands import return_leaders
+from headrace.metadata.upkeep import end_moves, widen_internal_topics
+from headrace.model.errors import ErrorCode, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.broker.quorum import Quorum
+    from headrace.metadata.settings import NodeSettings
+    from headrace.model.names import NodeId, Offset
+    from headrace.raft.log import Term
+    from headrace.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.1
+UPKEEP_S: Final = 2.0  # it walks over all partitions, a millisecond for a thousand
+NEAR: Final = 100  # records: under steady changes nobody is ever quite up to date
+
+
+class Controller:
+    def __init__(self, quorum: Quorum, clock: Clock, settings: Callable[[], NodeSettings]) -> None:
+        self._quorum = quorum
+        self._clock = clock
+        self._settings = settings
+        self._sessions: Sessions | None = None
+        self._leaving: set[NodeId] = set()
+        """Nodes that are being fenced: decided, and perhaps not agreed on yet."""
+        self._term: Term | None = None
+        self._balanced_s = self._kept_up_s = 0.0
+        self.members = Members(quorum, clock)
+        self._news = asyncio.Event()
+
+    async def run(self) -> None:
+        while True:
+            await self._wait_for_news()
+            try:
+                await self._look()
+            except Refusal as refusal:
+                if refusal.code is not ErrorCode.NOT_CONTROLLER:  # another one is now, and looks as well
+                    raise
+
+    async def _wait_for_news(self) -> None:
+        began_s = self._clock.monotonic_s()
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        self._news.clear()
+        held_up_s = self._clock.monotonic_s() - began_s - LOOK_S
+        if held_up_s > LOOK_S and self._sessions is not None:
+            # This process stood still, so it could hear nobody. Their heartbeats may lie in its sockets, unread.
+            self._sessions.prolong(int(held_up_s * 1000))
+
+    async def _look(self) -> None:
+        if not self._is_in_charge():
+            return
+        assert self._sessions is not None
+        while lapsed := self._sessions.lapsed(self._now_ms()):  # anew each time: to fence one takes a while
+            log.warning("node %d is gone, or was not heard for its session; others take over", lapsed[0])
+            await self._fence(lapsed[0])
+            if not self._is_in_charge():
+                return
+        await self.members.look()
+        if not self._is_in_charge():
+            return
+        if self._clock.monotonic_s() - self._kept_up_s > UPKEEP_S:
+            self._kept_up_s = self._clock.monotonic_s()
+            await self._keep_up()
+        settings = self._settings()
+        if self._clock.monotonic_s() - self._balanced_s > settings.leader_imbalance_check_interval_seconds:
+            self._balanced_s = self._clock.monotonic_s()
+            if settings.auto_leader_rebalance_enable:
+                await self._return_leaders(settings.leader_imbalance_per_broker_percentage / 100)
+
+    async def _return_leaders(self, tolerated: float) -> None:
+        count = await self._quorum.submit(lambda image: return_leaders(image, tolerated))
+        if count:
+            log.info("%d partitions are led by their preferred replicas again", count)
+
+    async def _keep_up(self) -> None:
+        ended = await self._quorum.submit(end_moves)
+        if ended:
+            log.info("%d moves of replicas have ended", ended)
+        widened = await self._quorum.submit(widen_internal_topics)
+        if widened:
+            log.info("%d partitions of internal topics get more replicas", widened)
+
+    def _is_in_charge(self) -> bool:
+        """With each term of its own it begins anew: what it knew from an earlier one is old."""
+        if not self._quorum.is_in_charge:
+            self._sessions = self._term = None
+            return False
+        if self._term != self._quorum.raft.term:
+            self._term = self._quorum.raft.term
+            self._balanced_s = self._kept_up_s = self._clock.monotonic_s()
+            here = {node.node_id: node.session_ms for node in self._quorum.image.sorted_nodes()}
+            self._sessions = Sessions(here, self._now_ms())
+        return True
+
+    def suspect(self, node_id: NodeId) -> None:
+        """Its process has ended. If another life of it begins, that has to be heard first."""
+        if self._sessions is not None:
+            self._sessions.end(node_id)
+            self._news.set()
+
+    async def heartbeat(
+        self, node_id: NodeId, broker_epoch: int, applied_end: Offset, *, wants_fence: bool, wants_stop: bool
+    ) -> bool:
+        """Whether the node may serve. Raises Refusal NOT_CONTROLLER, or STALE_BROKER_EPOCH to a life that is over."""
+        if not self._is_in_charge():
+            raise _not_controller()
+        node = self._quorum.image.nodes.get(node_id)
+        if node is None or node.broker_epoch != broker_epoch:
+            raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"another process has registered as node {node_id} since")
+        if wants_stop and not node.is_draining:
+            await self._quorum.submit(lambda image: drain_node(image, node_id))
+        if wants_fence:
+            await self._fence(node_id)
+            return False
+        if node.is_fenced:
+            if wants_stop:
+                return False  # it was let go already
+            if applied_end < self._quorum.raft.log.commit_end and not self._is_near(applied_end):
+                return False
+            await self._quorum.submit(lambda image: unfence_node(image, node_id, broker_epoch))
+        # Nobody had taken over before this moment, so nobody fences the node before a session that begins now is over.
+        await self._quorum.confirm_leadership()
+        if not self._is_in_charge():
+            raise _not_controller()
+        if node_id in self._leaving:
+            return False
+        assert self._sessions is not None
+        self._sessions.heard(node_id, node.session_ms, self._now_ms())
+        return True
+
+    async def _fence(self, node_id: NodeId) -> None:
+        assert self._sessions is not None
+        self._sessions.forget(node_id)
+        self._leaving.add(node_id)
+        try:
+            await self._quorum.submit(lambda image: fence_node(image, node_id))
+        finally:
+            self._leaving.discard(node_id)
+
+    def _is_near(self, applied_end: Offset) -> bool:
+        """It has seen its own registration, at least, and what was decided before it asked."""
+        return self._quorum.raft.log.commit_end - applied_end < NEAR
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)
+
+
+def _not_controller() -> Refusal:
+    return Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller")

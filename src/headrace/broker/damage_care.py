@@ -1,0 +1,172 @@
+"""What this node does about its damaged replicas: it gives them up, and fetches them again from those who are whole.
+
+First the cluster agrees to count on this copy no longer, then it is thrown away; never the other way round. The last
+copy in sync is kept as it is: it serves what is whole, refuses what is not, and waits for another to be in sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from headrace.client.errors import ClientError
+from headrace.metadata.partition_commands import give_up_replica
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_NODE, Epoch, Offset
+from headrace.wire.messages.give_up_replica import GiveUpReplicaRequest, GiveUpReplicaResponse
+from headrace.wire.messages.scrub_logs import ScrubLogsRequest, ScrubLogsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.broker.node import Node
+    from headrace.broker.partition import Partition
+    from headrace.metadata.image import Partition as PartitionState
+    from headrace.model.names import LogId, NodeId
+    from headrace.storage.damage import DamagedRange
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.25
+TELL_S: Final = 5.0  # between two requests to a leader to look at the same partition
+LANE: Final = "damage"
+
+
+class DamageCare:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._damaged: dict[LogId, Partition] = {}
+        self._last_epochs: dict[LogId, Epoch] = {}
+        """The latest epoch in which this node may have fetched as a follower with the damaged copy."""
+        self._kept_as_last: set[LogId] = set()
+        """Those of which the operator was told that there is no other copy."""
+        self._bad_fetches: dict[LogId, tuple[Offset, float]] = {}
+        """Where a fetch brought bad bytes, and when the leader was last told."""
+        self._news = asyncio.Event()
+
+    @property
+    def damaged_count(self) -> int:
+        return len(self._damaged)
+
+    # ---- who finds something
+
+    def found(self, partition: Partition, ranges: Sequence[DamagedRange]) -> None:
+        """These bytes were read, and are not what was written. From now on nobody gets them."""
+        if self._node.topics.by_log_id(partition.log_id) is not partition:
+            return  # deleted, moved away or begun anew meanwhile
+        for one in ranges:
+            if partition.log.damage.add(one):
+                self._node.counters.damage_found += 1
+                log.warning("%s: %s; this is no longer served, and nothing is cut", partition.name, one)
+        if partition.log_id not in self._damaged:
+            self._damaged[partition.log_id] = partition
+            self._node.stop_following(partition)
+            self._last_epochs[partition.log_id] = partition.replica.leader_epoch
+        self._news.set()
+
+    def met(self, partition: Partition, offset: int) -> None:
+        """A reader met bytes that make no sense, at this offset if it is known. A scrub tells what is damaged."""
+        if partition.log_id not in self._damaged:
+            self._node.scrub.begin(partition.name.topic, partition.index, offset)
+
+    def bad_fetch(self, partition: Partition, leader: NodeId) -> None:
+        """As a follower: what the leader sent is damaged. If it is so again, it is the leader's file, not the way."""
+        now_s, offset = self._node.world.clock.monotonic_s(), Offset(partition.log.next_offset)
+        known = self._bad_fetches.get(partition.log_id)
+        if known is None or known[0] != offset:
+            self._bad_fetches[partition.log_id] = (offset, now_s - TELL_S)
+        elif now_s - known[1] >= TELL_S:
+            self._bad_fetches[partition.log_id] = (offset, now_s)
+            self._node.start_chore(self._tell(partition, leader, offset), "tell a leader of its damage")
+
+    async def _tell(self, partition: Partition, leader: NodeId, offset: Offset) -> None:
+        request = ScrubLogsRequest(topic=partition.name.topic, partition=partition.index, offset=offset)
+        try:
+            await self._node.assembly.peers.ask(leader, request, ScrubLogsResponse, lane=LANE)
+        except (ClientError, Refusal) as trouble:
+            log.debug("%s: node %d was not told of its damage: %s", partition.name, leader, trouble)
+
+    # ---- what is done about it
+
+    async def run(self) -> None:
+        while True:
+            if self._damaged or self._node.store.set_aside_damaged:
+                await asyncio.sleep(LOOK_S)
+            else:
+                await self._news.wait()
+            self._news.clear()
+            for partition in list(self._damaged.values()):
+                await self._look_after(partition)
+            await self._drop_replaced()
+
+    async def _look_after(self, partition: Partition) -> None:
+        node, log_id = self._node, partition.log_id
+        state = node.image.partition(*log_id)
+        if state is None or node.topics.by_log_id(log_id) is not partition:
+            self._forget(log_id)
+        elif self._is_given_up(log_id, state):
+            await node.fetch_again(partition)
+            if node.topics.by_log_id(log_id) is not partition:
+                node.counters.replicas_given_up += 1
+                self._forget(log_id)
+        else:
+            await self._give_up(partition, state)
+
+    def _is_given_up(self, log_id: LogId, state: PartitionState) -> bool:
+        """Nobody counts on this copy, and nothing that it ever told a leader can be taken for the word of the next."""
+        return (
+            state.leader not in {NO_NODE, self._node.node_id}
+            and self._node.node_id not in state.isr
+            and state.leader_epoch > self._last_epochs[log_id]
+        )
+
+    async def _give_up(self, partition: Partition, state: PartitionState) -> None:
+        log_id = partition.log_id
+        if partition.replica.is_leader:
+            self._last_epochs[log_id] = partition.replica.leader_epoch
+        if state.isr == (self._node.node_id,):
+            self._say_last(partition)
+            return
+        try:
+            await self._ask_to_leave(log_id)
+        except (ClientError, Refusal) as trouble:
+            log.debug("%s cannot be given up now: %s", partition.name, trouble)
+
+    async def _ask_to_leave(self, log_id: LogId) -> None:
+        node = self._node
+        if node.is_controller:
+            await node.submit(lambda image: give_up_replica(image, node.node_id, node.broker_epoch, log_id))
+            return
+        answer = await node.assembly.ask_controller(
+            GiveUpReplicaRequest(node.node_id, node.broker_epoch, log_id.topic_id, log_id.partition),
+            GiveUpReplicaResponse,
+        )
+        if answer.error_code:
+            raise Refusal(ErrorCode(answer.error_code), answer.error_message or "")
+
+    def _say_last(self, partition: Partition) -> None:
+        if partition.log_id in self._kept_as_last:
+            return
+        self._kept_as_last.add(partition.log_id)
+        log.error(
+            "%s: the only copy in sync is damaged. %s. Nothing was cut: the damaged offsets are refused, all others "
+            "are served. It is fetched again once another replica is in sync; if there is none, restore a backup",
+            partition.name,
+            "; ".join(map(str, partition.log.damage.ranges)),
+        )
+
+    def _forget(self, log_id: LogId) -> None:
+        del self._damaged[log_id]
+        del self._last_epochs[log_id]
+        self._kept_as_last.discard(log_id)
+
+    async def _drop_replaced(self) -> None:
+        """A damaged copy was kept beside its successor until that is in sync."""
+        node = self._node
+        for log_id in list(node.store.set_aside_damaged):
+            state = node.image.partition(*log_id)
+            is_whole = state is not None and node.node_id in state.isr and log_id not in self._damaged
+            if is_whole or state is None or node.node_id not in state.replicas:
+                log.info("%s is whole again; its damaged copy is removed", log_id)
+                await node.store.drop_damaged(log_id)

@@ -1,0 +1,283 @@
+"""Following leaders: one loop of fetches for each node that leads something we have a replica of.
+
+A follower fetches ahead of what it has flushed, and tells with each fetch how much it has. While nothing comes, a
+fetch waits at the leader; when our disk has flushed more, another one is sent to say so, and the leader answers the
+first at once. So the leader learns what is safe as soon as it is, and bytes never wait for a disk.
+
+A fetch names only partitions of which there is something new to say. One that the leader refuses is left out for a
+moment, so that it does not slow down the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headrace.broker.follower_session import FollowerSession
+from headrace.client.errors import ClientError
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import Epoch, LogId, Offset
+from headrace.runtime.tasks import TaskScope
+from headrace.wire.batches import CorruptBatch
+from headrace.wire.messages.fetch import FetchResponse, ReplicaState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from headrace.broker.partition import Partition
+    from headrace.broker.peers import Peers
+    from headrace.model.names import NodeId
+    from headrace.storage.store import LogStore
+    from headrace.wire.messages.fetch import FetchRequest, PartitionData
+
+log = logging.getLogger(__name__)
+
+LANE: Final = "replicas"
+WAIT_MS: Final = 500
+ANSWER_S: Final = 5.0  # beyond the wait: a leader may have to read a cold disk
+FETCH_BYTES: Final = 8 << 20
+AHEAD_MAX: Final = 2  # fetches under way: one that waits, and one that says what was flushed meanwhile
+RETRY_FIRST_S: Final = 0.05
+RETRY_MAX_S: Final = 1.0
+
+
+class Followers:
+    """Which partitions this node follows, and from whom."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        peers: Peers,
+        store: LogStore,
+        broker_epoch: Callable[[], int],
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self.begin_anew: Callable[[Partition, Offset], None]
+        """Set by whoever opens partitions: throw a replica away and begin it where its leader does."""
+        self.bad_fetch: Callable[[Partition, NodeId], None]
+        """Set by whoever cares for damage: what a leader sent was damaged."""
+        self._node_id = node_id
+        self._peers = peers
+        self._store = store
+        self._broker_epoch = broker_epoch
+        self._tasks = TaskScope(on_failure)
+        self._fetchers: dict[NodeId, _Fetcher] = {}
+        self._leaders: dict[LogId, NodeId] = {}
+        self._cuts: dict[LogId, asyncio.Future[None]] = {}
+
+    def follow(self, partition: Partition, leader: NodeId) -> None:
+        """From its present leader epoch on. Whoever was followed before is no longer."""
+        self.leave(partition)
+        if leader < 0:
+            return
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = _Fetcher(self, leader)
+            self._tasks.start(fetcher.run(), f"follow node {leader}")
+        self._leaders[partition.log_id] = leader
+        partition.on_flushed = fetcher.flushed
+        fetcher.add(partition)
+
+    def leave(self, partition: Partition) -> None:
+        partition.on_flushed = None
+        leader = self._leaders.pop(partition.log_id, None)
+        if leader is not None:
+            self._fetchers[leader].remove(partition)
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    # ---- what fetchers need
+
+    def ask(self, leader: NodeId, request: FetchRequest, wait_ms: int) -> Coroutine[object, object, FetchResponse]:
+        request.replica_state = ReplicaState(self._node_id, self._broker_epoch())
+        request.max_wait_ms, request.min_bytes, request.max_bytes = wait_ms, 1, FETCH_BYTES
+        return self._peers.ask(leader, request, FetchResponse, lane=LANE, timeout_s=WAIT_MS / 1000 + ANSWER_S)
+
+    async def store_starts(self) -> None:
+        await self._store.write_start_offsets()
+
+    async def cut(self, partition: Partition, offset: Offset) -> None:
+        log.info("%s: cut at %d, where the leader's log goes on differently", partition.name, offset)
+        done = self._cuts[partition.log_id] = asyncio.get_running_loop().create_future()
+        try:
+            await self._store.truncate(partition.log, offset, partition.was_cut)
+        finally:
+            del self._cuts[partition.log_id]
+            done.set_result(None)
+
+    async def cut_done(self, log_id: LogId) -> None:
+        """Until nothing is being cut off: nobody may write there meanwhile, a new leader least of all."""
+        while (cut := self._cuts.get(log_id)) is not None:
+            await asyncio.shield(cut)
+
+
+class _UnderWay(NamedTuple):
+    answer: asyncio.Task[FetchResponse]
+    number: int
+
+
+class _Fetcher:
+    """The loop for one leader."""
+
+    def __init__(self, followers: Followers, leader: NodeId) -> None:
+        self._followers = followers
+        self._leader = leader
+        self._partitions: dict[LogId, Partition] = {}
+        self._resting: dict[LogId, asyncio.TimerHandle] = {}
+        """Partitions of which nothing is asked for now."""
+        self._session = FollowerSession()
+        self._has_news = False
+        self._stirred = asyncio.Event()
+        self._owes_starts = False
+        """A log begins elsewhere now, and that is not stored yet: the leader must not be told."""
+
+    def add(self, partition: Partition) -> None:
+        self._partitions[partition.log_id] = partition
+        self._session.add(partition)
+        self._tell()
+
+    def remove(self, partition: Partition) -> None:
+        log_id = partition.log_id
+        self._partitions.pop(log_id, None)
+        self._session.remove(log_id)
+        rest = self._resting.pop(log_id, None)
+        if rest is not None:
+            rest.cancel()
+        self._tell()
+
+    def flushed(self, partition: Partition) -> None:
+        self._session.may_have_changed(partition.log_id)
+        self._tell()
+
+    def _tell(self) -> None:
+        """There is something that the leader should know."""
+        self._has_news = True
+        self._stirred.set()
+
+    async def run(self) -> None:
+        retry_s = RETRY_FIRST_S
+        while True:
+            if not self._partitions:
+                await self._next_stir()
+                continue
+            try:
+                await self._fetch_on()
+                retry_s = RETRY_FIRST_S
+            except (ClientError, Refusal) as trouble:
+                log.debug("node %d cannot be followed now: %s", self._leader, trouble)
+                await asyncio.sleep(retry_s)
+                retry_s = min(retry_s * 2, RETRY_MAX_S)
+
+    async def _next_stir(self) -> None:
+        await self._stirred.wait()
+        self._stirred.clear()
+
+    async def _fetch_on(self) -> None:
+        """Fetch after fetch in one session, until there is trouble, or nothing to follow any more."""
+        under_way: deque[_UnderWay] = deque()
+        self._session.reset()
+        await self._store_starts()
+        try:
+            while self._partitions and not self._session.is_used_up:
+                if self._is_time_to_ask(len(under_way)):
+                    under_way.append(self._ask(len(under_way)))
+                elif under_way and under_way[0].answer.done():
+                    first = under_way.popleft()
+                    await self._take(first.answer.result(), first.number)
+                else:
+                    await self._next_stir()
+        finally:
+            for fetch in under_way:
+                fetch.answer.cancel()
+
+    def _is_time_to_ask(self, under_way_count: int) -> bool:
+        if not under_way_count:
+            return len(self._session) > 0
+        return self._has_news and self._session.is_open and under_way_count < AHEAD_MAX
+
+    def _ask(self, under_way_count: int) -> _UnderWay:
+        request = self._session.request(under_way_count)
+        self._has_news = self._session.has_more_to_say
+        wait_ms = WAIT_MS if self._session.is_open and not self._has_news else 0
+        answer = asyncio.ensure_future(self._followers.ask(self._leader, request, wait_ms))
+        answer.add_done_callback(lambda _: self._stirred.set())
+        return _UnderWay(answer, self._session.request_number)
+
+    async def _take(self, answer: FetchResponse, number: int) -> None:
+        if answer.error_code:
+            raise Refusal(ErrorCode(answer.error_code), f"node {self._leader} refuses to be followed")
+        if not self._session.answered(answer.session_id):
+            raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"node {self._leader} keeps no fetch session")
+        for topic in answer.responses:
+            for part in topic.partitions:
+                partition = self._session.expects(LogId(topic.topic_id, part.partition_index), number)
+                if partition is not None and not await self._take_partition(partition, part):
+                    self._rest(partition)
+        await self._store_starts()
+
+    async def _take_partition(self, partition: Partition, part: PartitionData) -> bool:
+        """False if the partition is better left alone for a moment."""
+        if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset > partition.log.next_offset:
+            log.warning(
+                "%s: the leader has nothing before %d any more, and this replica ends at %d; it begins anew there",
+                partition.name,
+                part.log_start_offset,
+                partition.log.next_offset,
+            )
+            self.remove(partition)
+            self._followers.begin_anew(partition, Offset(part.log_start_offset))
+            return True
+        if part.error_code:
+            log.debug("%s: node %d answers %s", partition.name, self._leader, ErrorCode(part.error_code).name)
+            return False
+        if part.diverging_epoch.end_offset >= 0:
+            await self._cut(partition, Epoch(part.diverging_epoch.epoch), Offset(part.diverging_epoch.end_offset))
+            self._session.begin_again(partition)
+            return True
+        return self._append(partition, part)
+
+    def _append(self, partition: Partition, part: PartitionData) -> bool:
+        self._session.may_have_changed(partition.log_id)
+        records = memoryview(part.records or b"")
+        try:
+            self._owes_starts |= partition.append_from_leader(
+                records, Offset(part.high_watermark), Offset(part.log_start_offset)
+            )
+        except CorruptBatch as damage:
+            log.warning(
+                "%s: node %d sent bad bytes: %s; they are asked for again", partition.name, self._leader, damage
+            )
+            self._followers.bad_fetch(partition, self._leader)
+            return False
+        except Refusal as refusal:
+            log.warning("%s cannot follow now: %s", partition.name, refusal.message)
+            return False
+        if records and not partition.settings.commits_when_flushed:
+            self._tell()  # to have it written is enough for some topics
+        return True
+
+    async def _store_starts(self) -> None:
+        if self._owes_starts:
+            await self._followers.store_starts()
+            self._owes_starts = False
+            self._tell()
+
+    async def _cut(self, partition: Partition, epoch: Epoch, end: Offset) -> None:
+        """To the latest place that both logs may have; if they part earlier, the next fetch tells."""
+        _, own_end = partition.log.epochs.end_offset_for(epoch, partition.log.next_offset)
+        await self._followers.cut(partition, Offset(min(end, own_end if own_end >= 0 else end)))
+
+    def _rest(self, partition: Partition) -> None:
+        """Ask for it again a little later. The image may tell by then who leads; at once would be told the same."""
+        log_id = partition.log_id
+        if self._partitions.get(log_id) is partition:
+            self._session.remove(log_id)
+            self._resting[log_id] = asyncio.get_running_loop().call_later(RETRY_FIRST_S, self._end_rest, partition)
+
+    def _end_rest(self, partition: Partition) -> None:
+        del self._resting[partition.log_id]
+        self._session.add(partition)
+        self._tell()

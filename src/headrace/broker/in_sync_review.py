@@ -1,0 +1,125 @@
+"""Keeps the in-sync sets of what this node leads true: who falls behind leaves, who has caught up comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from headrace.client.errors import ClientError
+from headrace.metadata.partition_commands import InSyncMember, IsrChange, change_in_sync
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.broker.node import Node
+    from headrace.broker.partition import Partition
+    from headrace.model.names import NodeId
+
+log = logging.getLogger(__name__)
+
+REVIEW_S: Final = 0.2  # how long a follower that has caught up waits to be in sync again
+ROUND_EVERY: Final = 5  # reviews: where everybody is in sync, only somebody who is slow can change that
+REFUSALS: Final = {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST}
+"""What the controller says if it has heard us, and has not agreed."""
+
+
+class InSyncReview:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._short: list[Partition] = []
+        """Led here, with replicas that are not in sync, as of the last round through all partitions."""
+
+    async def run(self) -> None:
+        while True:
+            for number in range(ROUND_EVERY):
+                await asyncio.sleep(REVIEW_S)
+                if number == 0:
+                    led = self._led_with_others()
+                    self._short = [it for it in led if len(it.replica.in_sync) < len(it.replica.replicas)]
+                wishes = self._wishes(led if number == 0 else self._short)
+                if wishes:
+                    await self._ask_for(wishes)
+
+    def _led_with_others(self) -> list[Partition]:
+        return [it for it in self._node.topics.partitions() if it.replica.is_leader and len(it.replica.replicas) > 1]
+
+    def _wishes(self, partitions: Sequence[Partition]) -> list[tuple[Partition, tuple[NodeId, ...]]]:
+        node = self._node
+        now_ms = int(node.world.clock.monotonic_s() * 1000)
+        heard_ms, image, lag_max_ms = node.followers_heard_ms, node.image, node.settings.replica_lag_time_max_ms
+        wishes = []
+        for partition in partitions:
+            wanted = partition.replica.wanted_in_sync(now_ms, lag_max_ms, heard_ms, image.is_here)
+            if wanted is not None:
+                wishes.append((partition, wanted))
+        return wishes
+
+    async def _ask_for(self, wishes: Sequence[tuple[Partition, tuple[NodeId, ...]]]) -> None:
+        changes = []
+        for partition, wanted in wishes:
+            changes.append(self._change(partition, wanted))
+            partition.replica.propose_in_sync(wanted)
+            log.info("%s: in sync are %s, and shall be %s", partition.name, partition.replica.in_sync, wanted)
+        try:
+            codes = await self._decide(changes)
+        except Refusal as refusal:
+            codes = [refusal.code] * len(changes)
+        except ClientError as trouble:
+            log.debug("the controller was not reached: %s", trouble)
+            codes = [ErrorCode.NOT_CONTROLLER] * len(changes)
+        for (partition, _), code in zip(wishes, codes, strict=True):
+            # Where it is not known whether the controller has agreed, whoever was to enter still counts; the same
+            # wish is made again, and either it was heard the first time or it is now.
+            if code is not ErrorCode.NONE:
+                partition.replica.proposal_ended(is_refused=code in REFUSALS)
+
+    def _change(self, partition: Partition, wanted: tuple[NodeId, ...]) -> IsrChange:
+        node, replica = self._node, partition.replica
+        return IsrChange(
+            partition.log_id,
+            replica.leader_epoch,
+            partition.partition_epoch,
+            tuple(
+                InSyncMember(it, node.broker_epoch if it == node.node_id else replica.broker_epoch_of(it))
+                for it in wanted
+            ),
+        )
+
+    async def _decide(self, changes: Sequence[IsrChange]) -> list[ErrorCode]:
+        node = self._node
+        if node.is_controller:
+            outcomes = await node.quorum.submit(
+                lambda image: change_in_sync(image, node.node_id, node.broker_epoch, changes)
+            )
+            return [it.result.code if isinstance(it.result, Refusal) else ErrorCode.NONE for it in outcomes]
+        answer = await node.assembly.ask_controller(
+            AlterPartitionRequest(node.node_id, node.broker_epoch, [_topic(change) for change in changes]),
+            AlterPartitionResponse,
+        )
+        if answer.error_code:
+            return [ErrorCode(answer.error_code)] * len(changes)
+        return [ErrorCode(part.error_code) for topic in answer.topics for part in topic.partitions]
+
+
+def _topic(change: IsrChange) -> TopicData:
+    members = [BrokerState(member.node_id, member.broker_epoch) for member in change.isr]
+    return TopicData(
+        change.log_id.topic_id,
+        [
+            PartitionData(
+                change.log_id.partition,
+                change.leader_epoch,
+                new_isr_with_epochs=members,
+                partition_epoch=change.partition_epoch,
+            )
+        ],
+    )

@@ -1,0 +1,87 @@
+"""A snapshot of the metadata as bytes: on disk, and on its way to a node that lacks it.
+
+It is written as batches, as the log is, so that a damaged byte is found: one that says up to where it reaches, one
+with the voters, and then the image.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.broker.metadata_entries import control_batch, control_body, entry_of, voters_batch
+from headrace.metadata.encoding import decode_record, encode_record
+from headrace.metadata.image import EMPTY_IMAGE
+from headrace.metadata.snapshots import snapshot_records
+from headrace.model.names import Offset
+from headrace.raft.log import Snapshot, Term
+from headrace.raft.membership import Membership
+from headrace.wire.batches import HEADER_SIZE, CorruptBatch, read_header
+from headrace.wire.messages.metadata_records import SnapshotHeaderRecord
+from headrace.wire.primitives import Reader
+from headrace.wire.records import decode_records, encode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.metadata.image import ClusterImage
+    from headrace.metadata.records import MetadataRecord
+
+RECORDS_PER_BATCH: Final = 1000  # a batch is decoded at once, between two turns of the loop
+INFLATE_MAX: Final = 1 << 20  # never compressed
+NO_TIME: Final = -1
+
+
+def image_payload(image: ClusterImage) -> bytes:
+    """What Raft carries around as a snapshot's payload."""
+    records = [(NO_TIME, None, encode_record(record), ()) for record in snapshot_records(image)]
+    return b"".join(
+        bytes(encode_batch(records[first : first + RECORDS_PER_BATCH]))
+        for first in range(0, len(records), RECORDS_PER_BATCH)
+    )
+
+
+def image_of(payload: bytes) -> ClusterImage:
+    return EMPTY_IMAGE.apply_all(_records(payload))
+
+
+def _records(payload: bytes) -> Iterator[MetadataRecord]:
+    for batch in _batches(memoryview(payload)):
+        for record in decode_records(batch, inflate_max=INFLATE_MAX):
+            assert record.value is not None
+            yield decode_record(record.value)
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    header = control_batch(SnapshotHeaderRecord(snapshot.end, snapshot.term), Offset(0), snapshot.term)
+    return header + voters_batch(snapshot.membership, Offset(1), snapshot.term) + snapshot.payload
+
+
+def decode_snapshot(content: bytes) -> Snapshot:
+    """Raises CorruptBatch; every batch was checked once this returns."""
+    batches = list(_batches(memoryview(content)))
+    if len(batches) < 2:
+        raise CorruptBatch("a snapshot has a header, voters and an image; this one ends before")
+    kind, body = control_body(batches[0])
+    if kind != SnapshotHeaderRecord.RECORD_KEY:
+        raise CorruptBatch("a snapshot begins with its header; this one does not")
+    header = SnapshotHeaderRecord.decode(Reader(body), SnapshotHeaderRecord.VERSIONS[1])
+    membership = entry_of(batches[1]).payload
+    if not isinstance(membership, Membership):
+        raise CorruptBatch("a snapshot names the voters after its header; this one does not")
+    for batch in batches[2:]:
+        for _ in decode_records(batch, inflate_max=INFLATE_MAX):
+            pass
+    payload = content[len(batches[0]) + len(batches[1]) :]
+    return Snapshot(Offset(header.end), Term(header.term), membership, payload)
+
+
+def _batches(content: memoryview) -> Iterator[memoryview]:
+    position = 0
+    while position < len(content):
+        if len(content) - position < HEADER_SIZE:
+            raise CorruptBatch("a snapshot ends in the middle of a batch")
+        header = read_header(content, position)
+        if header.length < 0 or position + header.size > len(content):
+            raise CorruptBatch("a snapshot ends in the middle of a batch")
+        yield content[position : position + header.size]
+        position += header.size

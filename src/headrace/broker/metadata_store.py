@@ -1,0 +1,141 @@
+"""What Raft must never forget, on disk: the ballot, the entries, the last snapshot.
+
+The entries are the metadata log, a log as any other. The snapshot is a file that is replaced whole, the ballot has a
+box of its own. Nothing here decides anything; the quorum says what to save, and waits for it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from headrace.broker.ballot_box import BallotBox
+from headrace.broker.metadata_entries import batch_of, entry_of
+from headrace.broker.metadata_snapshot import decode_snapshot, encode_snapshot
+from headrace.model.errors import DiskFailure
+from headrace.model.names import LogId, Offset, TopicId, TopicPartition
+from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot, Term
+from headrace.raft.ready import Ballot
+from headrace.storage.damage import DamagedLog
+from headrace.wire.batches import CorruptBatch, read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.raft.membership import Membership
+    from headrace.raft.ready import Saving
+    from headrace.runtime.world import World
+    from headrace.storage.log import PartitionLog
+    from headrace.storage.store import LogStore
+
+METADATA_TOPIC: Final = TopicPartition("__cluster_metadata", 0)
+METADATA_LOG: Final = LogId(TopicId(bytes(15) + b"\x01"), 0)  # the id that Kafka gives to this topic
+SNAPSHOT_FILE: Final = "metadata-snapshot"
+FLUSH_LANE: Final = "metadata-flush"  # a decision must not queue behind the data's flushes
+RESERVE_BYTES: Final = 64 << 10  # hundreds of decisions: a full disk must not keep us from starting or deleting topics
+READ_BYTES: Final = 1 << 20
+RESTORE_METADATA: Final = (
+    "This is the metadata log: it says which topics there are and whose the other logs are. Restore it from a backup; "
+    "do not remove it"
+)
+
+
+class MetadataStore:
+    def __init__(self, world: World, store: LogStore, log: PartitionLog) -> None:
+        self.log = log
+        self._world = world
+        self._store = store
+        self._ballots = BallotBox(world.disk)
+
+    def close(self) -> None:
+        self._ballots.close()
+
+    # ---- at start; these block
+
+    def load(self, first_voters: Membership) -> RaftLog:
+        """`first_voters` count until the log says something else. DamagedLog if it cannot be read."""
+        snapshot = self._load_snapshot() or Snapshot(Offset(0), NO_TERM, first_voters, b"")
+        found = RaftLog(snapshot, [entry for entry in self._entries() if entry.base >= snapshot.end])
+        self.log.reserve(RESERVE_BYTES)
+        return found
+
+    def _load_snapshot(self) -> Snapshot | None:
+        disk = self._world.disk
+        if not disk.exists(SNAPSHOT_FILE):
+            return None
+        try:
+            return decode_snapshot(disk.read_file(SNAPSHOT_FILE))
+        except CorruptBatch as damage:
+            raise DamagedLog(SNAPSHOT_FILE, 0, 0, str(damage), advice=RESTORE_METADATA) from damage
+
+    async def repair(self, snapshot_end: Offset) -> None:
+        """A crash may have come between a snapshot that was installed and the log that begins after it."""
+        if self.log.next_offset < snapshot_end:
+            await self._restart_log(snapshot_end)
+
+    def load_ballot(self) -> Ballot:
+        """Without a file: nobody was voted for, in the latest term that the log knows."""
+        return self._ballots.load() or Ballot(Term(max(self.log.epochs.latest, NO_TERM)))
+
+    def _entries(self) -> Iterator[Entry]:
+        log = self.log
+        offset = log.start_offset
+        while offset < log.next_offset:
+            piece = log.read(offset, READ_BYTES, log.next_offset, at_least_one=True)
+            assert piece is not None, f"the metadata log ends at {offset}, not at {log.next_offset}"
+            raw, start = memoryview(piece.read()), piece.position
+            piece.release()
+            position = 0
+            while position < len(raw):
+                header = read_header(raw, position)
+                try:
+                    yield entry_of(raw[position : position + header.size])
+                except CorruptBatch as error:  # a start verifies only what is above the recovery point
+                    raise DamagedLog(
+                        log.directory, start + position, offset, str(error), advice=RESTORE_METADATA
+                    ) from error
+                position += header.size
+                offset = header.next_offset
+
+    # ---- while it runs
+
+    async def save(self, saving: Saving) -> None:
+        """Write and flush. A disk that fails ends the node: what it holds is unknown from then on."""
+        if saving.ballot is not None:
+            await self._flush(partial(self._ballots.save, saving.ballot))
+        if saving.snapshot is not None:
+            await self._store_snapshot(saving.snapshot)
+            await self._restart_log(saving.snapshot.end)
+        if saving.truncate_to is not None:
+            await self._store.truncate(self.log, saving.truncate_to)
+        if saving.entries:
+            await self._append(saving.entries)
+
+    async def compact(self, snapshot: Snapshot, keep_from: Offset) -> None:
+        """Store a snapshot; what it stands for may go, but for what is kept for those who lag."""
+        await self._store_snapshot(snapshot)
+        self.log.advance_start(keep_from)
+        self.log.delete_expired(self._world.clock.wall_ms())
+        await self._store.remove_garbage()
+
+    async def _store_snapshot(self, snapshot: Snapshot) -> None:
+        await self._flush(partial(self._world.disk.replace_file, SNAPSHOT_FILE, encode_snapshot(snapshot)))
+
+    async def _restart_log(self, offset: Offset) -> None:
+        self.log = await self._store.begin_anew(METADATA_LOG, METADATA_TOPIC, self.log.settings, offset)
+        self.log.reserve(RESERVE_BYTES)
+
+    async def _append(self, entries: tuple[Entry, ...]) -> None:
+        batches = [batch_of(entry) for entry in entries]
+        self.log.append(batches, [read_header(batch) for batch in batches])
+        ticket = self.log.begin_flush()
+        assert ticket is not None
+        await self._flush(partial(ticket.sync, self.log.disk))
+        self.log.finish_flush(ticket)
+        self.log.reserve(RESERVE_BYTES)
+
+    async def _flush(self, call: partial[None]) -> None:
+        try:
+            await self._world.threads.run(call, lane=FLUSH_LANE)
+        except OSError as error:
+            raise DiskFailure(f"the metadata log cannot be flushed: {error}") from error

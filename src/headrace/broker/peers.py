@@ -1,0 +1,214 @@
+"""The other nodes: connections to them, and what is on its way there.
+
+Each purpose has a connection of its own to a node (a lane), so that a vote never waits behind a megabyte of records.
+A connection that broke is opened again when something is to be sent; until then, who sends hears of the trouble.
+
+A node whose process ends closes its connections, and its machine refuses new ones. That is told at once, so that nobody
+has to wait for its silence. A machine that is gone, or cut off, tells nothing: there only silence does.
+From the first broken connection on a node is *doubted*, until it is reached again or the controller had time to decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from headrace.broker.raft_letters import to_wire
+from headrace.client.connection import Connection
+from headrace.client.errors import ClientError, ConnectionLost, NobodyListens
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.runtime.tasks import TaskScope
+from headrace.wire.api import response_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from headrace.broker.raft_letters import RaftRequest
+    from headrace.model.names import NodeId
+    from headrace.raft.messages import Letter
+    from headrace.runtime.network import Address
+    from headrace.runtime.world import World
+    from headrace.wire.api import Message
+
+Answer = TypeVar("Answer", bound="Message")
+
+log = logging.getLogger(__name__)
+
+CONNECT_S: Final = 1.0  # within one rack it takes a millisecond; a node that is off answers never
+ANSWER_S: Final = 10.0
+LETTERS_MAX: Final = 64  # waiting for one node: more only tell what the next heartbeat tells anyway
+RETRY_FIRST_S: Final = 0.05
+RETRY_MAX_S: Final = 1.0
+DOUBT_S: Final = 2.0  # a session: by then the controller has heard of it, or has fenced it
+LETTERS: Final = "letters"
+
+
+class Addresses(Protocol):
+    def __call__(self, node_id: NodeId) -> Address | None: ...
+
+
+class Peers:
+    def __init__(
+        self,
+        node_id: NodeId,
+        world: World,
+        addresses: Addresses,
+        cluster_id: Callable[[], str],
+        on_gone: Callable[[NodeId], None],
+        on_failure: Callable[..., None],
+    ) -> None:
+        """`on_gone` hears of nodes whose process has ended."""
+        self._node_id = node_id
+        self._world = world
+        self._addresses = addresses
+        self.cluster_id = cluster_id
+        self._on_gone = on_gone
+        self._connections: dict[tuple[NodeId, str], Connection] = {}
+        self._opening: dict[tuple[NodeId, str], asyncio.Lock] = {}
+        self._postmen: dict[NodeId, _Postman] = {}
+        self._doubted_s: dict[NodeId, float] = {}
+        self._tasks = TaskScope(on_failure)
+        self._is_closed = False
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._tasks.close()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def doubted(self) -> tuple[NodeId, ...]:
+        """Nodes that may be gone, though nobody has decided so yet. Nobody should be sent to them now."""
+        since_s = self._world.clock.monotonic_s() - DOUBT_S
+        return tuple(node_id for node_id, broke_s in self._doubted_s.items() if broke_s > since_s)
+
+    # ---- letters: no answer is waited for, and nobody minds if one is lost
+
+    def send(self, letter: Letter) -> None:
+        postman = self._postmen.get(letter.target)
+        if postman is None:
+            postman = self._postmen[letter.target] = _Postman(self, letter.target)
+            self._tasks.start(postman.run(), f"letters to node {letter.target}")
+        postman.post(letter)
+
+    # ---- requests
+
+    async def ask(
+        self, node_id: NodeId, message: Message, answer: type[Answer], *, lane: str, timeout_s: float = ANSWER_S
+    ) -> Answer:
+        """Raises ClientError if the node cannot be reached or does not answer."""
+        connection = await self.connection(node_id, lane)
+        return await connection.request(message, answer, timeout_s=timeout_s)
+
+    async def connection(self, node_id: NodeId, lane: str) -> Connection:
+        key = (node_id, lane)
+        found = self._connections.get(key)
+        if found is not None and not found.is_lost:
+            return found
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            found = self._connections.get(key)
+            if found is not None and not found.is_lost:
+                return found
+            address = self._addresses(node_id)
+            if address is None:
+                raise ConnectionLost(f"where node {node_id} listens is not known yet")
+            self._connections[key] = opened = await self._open(node_id, address)
+            return opened
+
+    async def _open(self, node_id: NodeId, address: Address) -> Connection:
+        try:
+            opened = await Connection.open(
+                self._world.network,
+                address,
+                client_id=f"node-{self._node_id}",
+                connect_timeout_s=CONNECT_S,
+                request_timeout_s=ANSWER_S,
+                on_broken=partial(self._broken, node_id),
+            )
+        except NobodyListens:
+            self._on_gone(node_id)
+            raise
+        self._doubted_s.pop(node_id, None)
+        return opened
+
+    def _broken(self, node_id: NodeId) -> None:
+        if self._is_closed:
+            return  # whoever leaves does not mind who else does
+        self._doubted_s[node_id] = self._world.clock.monotonic_s()
+        self._tasks.start(self._look_whether_it_lives(node_id), f"look for node {node_id}")
+
+    async def _look_whether_it_lives(self, node_id: NodeId) -> None:
+        """Until that is known. An ending process may accept a connection, only to close it at once."""
+        while node_id in self.doubted():
+            try:
+                await self.connection(node_id, LETTERS)
+                self._doubted_s.pop(node_id, None)
+            except NobodyListens:
+                return
+            except (ClientError, Refusal) as trouble:
+                log.debug("node %d has closed a connection, and cannot be reached: %s", node_id, trouble)
+                await asyncio.sleep(RETRY_FIRST_S)
+
+    def start(self, work: Coroutine[object, object, None], name: str) -> None:
+        self._tasks.start(work, name)
+
+    def forget(self, node_id: NodeId) -> None:
+        """Its address has changed: what is open leads to a life that is over."""
+        for key in [key for key in self._connections if key[0] == node_id]:
+            self._connections.pop(key).close()
+
+
+class _Postman:
+    """Carries the letters for one node, in order."""
+
+    def __init__(self, peers: Peers, target: NodeId) -> None:
+        self._peers = peers
+        self._target = target
+        self._letters: list[Letter] = []
+        self._wake = asyncio.Event()
+        self._code = ErrorCode.NONE
+        """How it answered last: trouble that stays is told once."""
+
+    def post(self, letter: Letter) -> None:
+        if len(self._letters) >= LETTERS_MAX:
+            self._letters.pop(0)
+        self._letters.append(letter)
+        self._wake.set()
+
+    async def run(self) -> None:
+        retry_s = RETRY_FIRST_S
+        while True:
+            await self._wake.wait()
+            try:
+                connection = await self._peers.connection(self._target, LETTERS)
+                retry_s = RETRY_FIRST_S
+            except (ClientError, Refusal) as trouble:
+                log.debug("node %d cannot be reached: %s", self._target, trouble)
+                self._letters.clear()  # they will be old news by then
+                self._wake.clear()
+                await asyncio.sleep(retry_s)
+                retry_s = min(retry_s * 2, RETRY_MAX_S)
+                continue
+            self._wake.clear()
+            letters, self._letters = self._letters, []
+            for letter in letters:
+                self._deliver(connection, letter)
+
+    def _deliver(self, connection: Connection, letter: Letter) -> None:
+        message = to_wire(letter, self._peers.cluster_id())
+        self._peers.start(self._delivered(connection, message), "a letter's receipt")
+
+    async def _delivered(self, connection: Connection, message: RaftRequest) -> None:
+        """The answer only shows that the node lives; asking for it finds a connection that is dead."""
+        try:
+            answer = await connection.request(message, response_class(message.API_KEY))
+        except (ClientError, Refusal) as trouble:
+            log.debug("a letter was lost: %s", trouble)
+            return
+        code = ErrorCode(answer.error_code)  # type: ignore[attr-defined]  # all of them have just this field
+        if code is not self._code:
+            self._code = code
+            if code is not ErrorCode.NONE:
+                log.warning("node %d at %s takes no letters of ours: %s", self._target, connection.address, code.name)

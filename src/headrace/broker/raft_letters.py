@@ -1,0 +1,147 @@
+"""Raft's messages as requests between nodes, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from headrace.broker.metadata_entries import batch_of, entries_of
+from headrace.broker.metadata_snapshot import decode_snapshot, encode_snapshot
+from headrace.model.names import NodeId, Offset
+from headrace.raft.log import Term
+from headrace.raft.membership import Replica
+from headrace.raft.messages import (
+    AppendAnswer,
+    AppendEntries,
+    InstallSnapshot,
+    RequestVote,
+    TakeOver,
+    VoteAnswer,
+)
+from headrace.wire.messages.raft_append_answer import RaftAppendAnswerRequest
+from headrace.wire.messages.raft_append_entries import RaftAppendEntriesRequest
+from headrace.wire.messages.raft_install_snapshot import RaftInstallSnapshotRequest
+from headrace.wire.messages.raft_request_vote import RaftRequestVoteRequest
+from headrace.wire.messages.raft_take_over import RaftTakeOverRequest
+from headrace.wire.messages.raft_vote_answer import RaftVoteAnswerRequest
+
+if TYPE_CHECKING:
+    from headrace.raft.messages import Letter, Message
+
+RaftRequest = (
+    RaftRequestVoteRequest
+    | RaftVoteAnswerRequest
+    | RaftAppendEntriesRequest
+    | RaftAppendAnswerRequest
+    | RaftInstallSnapshotRequest
+    | RaftTakeOverRequest
+)
+
+
+def to_wire(letter: Letter, cluster_id: str) -> RaftRequest:
+    message = letter.message
+    source, directory = message.source
+    match message:
+        case AppendEntries():
+            return RaftAppendEntriesRequest(
+                letter.target,
+                cluster_id,
+                source,
+                directory,
+                message.term,
+                message.previous_end,
+                message.previous_term,
+                message.commit_end,
+                message.session,
+                message.round,
+                memoryview(b"".join(batch_of(entry) for entry in message.entries)),
+            )
+        case AppendAnswer():
+            return RaftAppendAnswerRequest(
+                letter.target,
+                cluster_id,
+                source,
+                directory,
+                message.term,
+                message.is_accepted,
+                message.end,
+                message.hint_term,
+                message.asked_end,
+                message.session,
+                message.round,
+            )
+        case RequestVote():
+            return RaftRequestVoteRequest(
+                letter.target,
+                cluster_id,
+                source,
+                directory,
+                message.term,
+                message.last_term,
+                message.end,
+                message.is_rehearsal,
+                message.is_appointed,
+            )
+        case VoteAnswer():
+            return RaftVoteAnswerRequest(
+                letter.target, cluster_id, source, directory, message.term, message.is_granted, message.is_rehearsal
+            )
+        case InstallSnapshot():
+            return RaftInstallSnapshotRequest(
+                letter.target,
+                cluster_id,
+                source,
+                directory,
+                message.term,
+                message.session,
+                message.round,
+                encode_snapshot(message.snapshot),
+            )
+        case TakeOver():
+            return RaftTakeOverRequest(letter.target, cluster_id, source, directory, message.term)
+        case _:
+            assert_never(message)
+
+
+def from_wire(request: RaftRequest) -> Message:
+    """Raises CorruptBatch if entries or a snapshot were damaged on the way."""
+    source, term = Replica(NodeId(request.source), request.directory), Term(request.term)
+    match request:
+        case RaftAppendEntriesRequest():
+            return AppendEntries(
+                source,
+                term,
+                Offset(request.previous_end),
+                Term(request.previous_term),
+                tuple(entries_of(memoryview(request.entries or b""))),
+                Offset(request.commit_end),
+                request.session,
+                request.round,
+            )
+        case RaftAppendAnswerRequest():
+            return AppendAnswer(
+                source,
+                term,
+                request.is_accepted,
+                Offset(request.end),
+                Term(request.hint_term),
+                Offset(request.asked_end),
+                request.session,
+                request.round,
+            )
+        case RaftRequestVoteRequest():
+            return RequestVote(
+                source,
+                term,
+                Term(request.last_term),
+                Offset(request.end),
+                request.is_rehearsal,
+                request.is_appointed,
+            )
+        case RaftVoteAnswerRequest():
+            return VoteAnswer(source, term, request.is_granted, request.is_rehearsal)
+        case RaftInstallSnapshotRequest():
+            return InstallSnapshot(source, term, decode_snapshot(request.snapshot), request.session, request.round)
+        case RaftTakeOverRequest():
+            return TakeOver(source, term)
+        case _:
+            assert_never(request)

@@ -1,0 +1,106 @@
+"""Moves replicas: shows what is to move, begins it a few partitions at a time, and waits."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.cli.complaints import Complaint
+from headrace.cli.output import bytes_text, plural, table, talk
+from headrace.client.admin import Admin
+from headrace.client.admin_cluster import ClusterAdmin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.client.admin_cluster import PlannedMove
+    from headrace.client.cluster import Cluster
+    from headrace.model.names import TopicPartition
+
+LOOK_S = 0.2  # a move takes seconds at least; whoever waits sees its end soon
+WORDS_S = 10.0  # a line now and then says that it is still going on
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast to move."""
+
+    at_once: int
+    bytes_per_s: int | None = None
+
+
+async def begin(cluster: Cluster, moves: Sequence[PlannedMove]) -> None:
+    """All of them. Complaint if one is refused, and the others go on."""
+    refusals = await ClusterAdmin(cluster).reassign({move.partition: move.target for move in moves})
+    if refusals:
+        name, refusal = next(iter(refusals.items()))
+        others = f", and {len(refusals) - 1} others are refused as well" if len(refusals) > 1 else ""
+        raise Complaint(f"{name} cannot be moved: {refusal.message}{others}")
+
+
+async def move_in_waves(cluster: Cluster, moves: Sequence[PlannedMove], pace: Pace) -> None:
+    """Returns when everything is where it shall be. Interrupted, it leaves the wave under way to end by itself."""
+    sizes = {} if pace.bytes_per_s is None else await Admin(cluster).partition_sizes()
+    for first in range(0, len(moves), pace.at_once):
+        wave = moves[first : first + pace.at_once]
+        started_s = cluster.clock.monotonic_s()
+        await begin(cluster, wave)
+        await _ended(cluster, [move.partition for move in wave])
+        done = first + len(wave)
+        talk(f"moved {done:,} of {plural(len(moves), 'partition')}")
+        if pace.bytes_per_s is not None and done < len(moves):
+            wave_bytes = sum(sizes.get(move.partition, 0) * len(move.coming) for move in wave)
+            due_s = started_s + wave_bytes / pace.bytes_per_s
+            await asyncio.sleep(max(0.0, due_s - cluster.clock.monotonic_s()))
+
+
+async def _ended(cluster: Cluster, names: list[TopicPartition]) -> None:
+    admin = ClusterAdmin(cluster)
+    words_s = cluster.clock.monotonic_s() + WORDS_S
+    while under_way := await admin.list_reassignments(names):
+        if cluster.clock.monotonic_s() >= words_s:
+            talk(f"{plural(len(under_way), 'partition')} still moving, {next(iter(under_way))} among them")
+            words_s += WORDS_S
+        await asyncio.sleep(LOOK_S)
+
+
+# ---- in words
+
+
+def plan_facts(moves: Sequence[PlannedMove]) -> list[dict[str, object]]:
+    return [
+        {
+            "topic": move.partition.topic,
+            "partition": move.partition.partition,
+            "replicas": list(move.replicas),
+            "target": list(move.target),
+            "from": list(move.going),
+            "to": list(move.coming),
+        }
+        for move in moves
+    ]
+
+
+def plan_text(moves: Sequence[PlannedMove]) -> str:
+    rows = [
+        (
+            move.partition.topic,
+            move.partition.partition,
+            _numbers(move.going),
+            _numbers(move.coming),
+            _numbers(move.replicas),
+            _numbers(move.target),
+        )
+        for move in moves
+    ]
+    return table(("TOPIC", "PARTITION", "FROM", "TO", "REPLICAS", "TARGET"), rows)
+
+
+def pace_text(pace: Pace) -> str:
+    limit = "" if pace.bytes_per_s is None else f", {bytes_text(pace.bytes_per_s)}/s on average"
+    return f"{pace.at_once} at a time{limit}"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers)) or "-"

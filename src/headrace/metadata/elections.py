@@ -1,0 +1,167 @@
+"""Who leads a partition when somebody comes or goes.
+
+Only a replica in the in-sync set may lead: it has every record that was ever acknowledged. The last member stays in
+the set even when it is away, so that nobody else can be elected in its place; the partition then waits for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from headrace.metadata.records import PartitionChanged
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_NODE, Epoch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.metadata.image import ClusterImage, Partition, Topic
+    from headrace.model.names import LogId, NodeId, TopicId
+
+
+def changed(
+    topic_id: TopicId,
+    before: Partition,
+    *,
+    isr: tuple[NodeId, ...] | None = None,
+    leader: NodeId | None = None,
+    begins_anew: bool = False,
+) -> PartitionChanged:
+    """The record for a change of who leads and who is in sync. A new leader, or a new life of it, has a new epoch."""
+    leader = before.leader if leader is None else leader
+    is_new = begins_anew or leader != before.leader
+    return PartitionChanged(
+        topic_id,
+        before.partition,
+        isr=before.isr if isr is None else isr,
+        leader=leader,
+        leader_epoch=Epoch(before.leader_epoch + is_new),
+        partition_epoch=before.partition_epoch + 1,
+        adding=before.adding,
+        removing=before.removing,
+    )
+
+
+def electable(image: ClusterImage, partition: Partition, *, but: NodeId = NO_NODE) -> NodeId:
+    """Who is to lead: in sync, here, and not `but`; the first in the order of the replicas. NO_NODE if there is none.
+
+    One that is draining leads if nobody else can: to be served by it is better than not at all.
+    """
+    # One that is to go may be the only one that has everything.
+    candidates = [
+        node_id
+        for node_id in (*partition.target, *partition.removing)
+        if node_id != but and node_id in partition.isr and image.is_here(node_id)
+    ]
+    staying = [node_id for node_id in candidates if image.node_may_lead(node_id)]
+    return next(iter(staying or candidates), NO_NODE)
+
+
+def partitions_of(image: ClusterImage) -> Iterator[tuple[Topic, Partition]]:
+    return ((topic, partition) for topic in image.sorted_topics() for partition in topic.in_order())
+
+
+def without_node(image: ClusterImage, node_id: NodeId, *, has_lost_disk: bool = False) -> list[PartitionChanged]:
+    """What changes when a node is gone: it leaves the in-sync sets, and others lead what it led.
+
+    A node whose disk was replaced leaves even those of which it is the last member: what it had is gone, and pretending
+    otherwise would let it lead with nothing.
+    """
+    changes: list[PartitionChanged] = []
+    for topic, partition in partitions_of(image):
+        if node_id not in partition.isr and partition.leader != node_id:
+            continue
+        isr = tuple(member for member in partition.isr if member != node_id)
+        if not isr and not has_lost_disk:
+            isr = partition.isr
+        leader = partition.leader if partition.leader != node_id else electable(image, partition, but=node_id)
+        if isr != partition.isr or leader != partition.leader:
+            changes.append(changed(topic.topic_id, partition, isr=isr, leader=leader))
+    return changes
+
+
+def with_node(image: ClusterImage, node_id: NodeId) -> list[PartitionChanged]:
+    """What changes when a node is there again: it leads what nobody else could."""
+    return [
+        changed(topic.topic_id, partition, leader=node_id)
+        for topic, partition in partitions_of(image)
+        if not partition.has_leader and node_id in partition.isr
+    ]
+
+
+class ElectionKind(Enum):
+    PREFERRED = 0
+    """The first replica leads, if it is in sync."""
+    UNCLEAN = 1
+    """Any living replica leads, if nobody in sync can. What it lacks is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """A partition whose leader somebody wants to be chosen anew."""
+
+    log_id: LogId
+    kind: ElectionKind
+
+
+def elect(image: ClusterImage, wanted: Election) -> PartitionChanged:
+    """Raises Refusal if there is no such partition, nobody to elect, or no need."""
+    partition = image.partition(*wanted.log_id)
+    if partition is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {wanted.log_id}")
+    if wanted.kind is ElectionKind.PREFERRED:
+        return _elect_preferred(image, wanted.log_id.topic_id, partition)
+    return _elect_any(image, wanted.log_id.topic_id, partition)
+
+
+def _elect_preferred(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged:
+    preferred = partition.target[0]
+    if partition.leader == preferred:
+        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"node {preferred} leads already")
+    if preferred not in partition.isr or not image.node_may_lead(preferred):
+        raise Refusal(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"node {preferred} is not in sync or not there; in sync are {list(partition.isr)}",
+        )
+    return changed(topic_id, partition, leader=preferred)
+
+
+def _elect_any(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged:
+    if partition.has_leader:
+        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"node {partition.leader} leads")
+    clean = electable(image, partition)
+    if clean != NO_NODE:
+        return changed(topic_id, partition, leader=clean)
+    living = next((node_id for node_id in partition.target if image.is_here(node_id)), NO_NODE)
+    if living == NO_NODE:
+        raise Refusal(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"none of the replicas {list(partition.replicas)} is there"
+        )
+    # From here on this replica is what the partition holds: whatever others had more is cut when they follow it.
+    return changed(topic_id, partition, leader=living, isr=(living,))
+
+
+def misplaced_leaders(image: ClusterImage) -> list[tuple[Topic, Partition]]:
+    """Partitions that another replica leads although the preferred one could."""
+    return [
+        (topic, partition)
+        for topic, partition in partitions_of(image)
+        if partition.leader != partition.target[0]
+        and partition.target[0] in partition.isr
+        and image.node_may_lead(partition.target[0])
+    ]
+
+
+def balance_leaders(image: ClusterImage, tolerated: float) -> list[PartitionChanged]:
+    """Give partitions back to their preferred leaders, for nodes where more than this part of them is led elsewhere."""
+    misplaced = misplaced_leaders(image)
+    preferred = Counter(partition.target[0] for _, partition in partitions_of(image))
+    missing = Counter(partition.target[0] for _, partition in misplaced)
+    return [
+        changed(topic.topic_id, partition, leader=partition.target[0])
+        for topic, partition in misplaced
+        if missing[partition.target[0]] > tolerated * preferred[partition.target[0]]
+    ]

@@ -1,0 +1,60 @@
+"""What the controller sees to by itself, every so often: moves that have ended, internal topics that can be safer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.metadata.assignments import seats
+from headrace.metadata.controller import Decision
+from headrace.metadata.elections import partitions_of
+from headrace.metadata.internal import CONSUMER_OFFSETS, INTERNAL_REPLICAS, TRANSACTION_STATE
+from headrace.metadata.partition_commands import Reassignment, ended_move, reassign
+from headrace.metadata.placement import Loads, widened
+from headrace.model.names import LogId
+
+if TYPE_CHECKING:
+    from headrace.metadata.image import ClusterImage
+
+WIDENED_AT_ONCE: Final = 4  # partitions: what clients do has the disks and the network first
+
+
+def end_moves(image: ClusterImage) -> Decision[int]:
+    """End the moves whose new replicas are all in sync. The response is how many.
+
+    Most end with the change of the in-sync set that completes them. But if none of the new replicas may lead in that
+    moment, there may be no other change that would.
+    """
+    records = []
+    for topic, partition in partitions_of(image):
+        if partition.is_moving:
+            record = ended_move(image, LogId(topic.topic_id, partition.partition), partition, partition.isr)
+            if record is not None:
+                records.append(record)
+    return Decision(tuple(records), len(records))
+
+
+def widen_internal_topics(image: ClusterImage) -> Decision[int]:
+    """Give partitions of internal topics more replicas, as many as the nodes allow. The response is how many.
+
+    They were created when there were fewer nodes, perhaps only one. A few at a time; the next follow when these are
+    in sync.
+    """
+    places = seats(image)
+    wanted = min(INTERNAL_REPLICAS, len(places))
+    topics = [image.topic_named(name) for name in (CONSUMER_OFFSETS, TRANSACTION_STATE)]
+    ours = [
+        (LogId(topic.topic_id, partition.partition), partition)
+        for topic in topics
+        if topic is not None
+        for partition in topic.in_order()
+    ]
+    free = WIDENED_AT_ONCE - sum(partition.is_moving for _, partition in ours)
+    narrow = [it for it in ours if len(it[1].replicas) < wanted and not it[1].is_moving and it[1].has_leader]
+    loads = Loads(image.loads)
+    moves = []
+    for log_id, partition in narrow[: max(free, 0)]:
+        replicas = widened(places, loads, log_id, partition.replicas, wanted)
+        loads.remove(partition.replicas)
+        loads.add(replicas)
+        moves.append(Reassignment(log_id, replicas))
+    return Decision(reassign(image, moves).records, len(moves))

@@ -1,0 +1,45 @@
+"""JoinCluster (key 20011, ours): a node asks to be let in. It is known from now on, and gets the metadata log soon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.assembly import NODES
+from headrace.metadata.node_commands import admit_node
+from headrace.metadata.records import Endpoint
+from headrace.model.errors import Refusal
+from headrace.model.names import NodeId
+from headrace.wire.messages.join_cluster import JoinClusterRequest, JoinClusterResponse, MemberAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.metadata.image import ClusterImage
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterResponse:
+    node = request.node
+    try:
+        cluster_id = await node.quorum.submit(
+            lambda image: admit_node(
+                image,
+                message.cluster_id,
+                NodeId(message.node_id),
+                message.incarnation_id,
+                tuple(Endpoint(it.listener, it.host, it.port) for it in message.endpoints),
+                message.rack,
+                directory=message.directory_id,
+                session_ms=message.session_ms,
+            )
+        )
+    except Refusal as refusal:
+        return JoinClusterResponse(refusal.code, refusal.message)
+    return JoinClusterResponse(cluster_id=cluster_id, nodes=list(_addresses(node.image)))
+
+
+def _addresses(image: ClusterImage) -> Iterator[MemberAddress]:
+    for node_id, node in sorted(image.nodes.items()):
+        endpoint = node.endpoint(NODES)
+        if endpoint is not None:
+            yield MemberAddress(node_id, endpoint.host, endpoint.port)

@@ -1,0 +1,34 @@
+"""ScrubLogs (key 20021, ours): check this node's files now, without waiting for their turn; or tell how far that is.
+
+An operator asks for it, and a follower that twice got bytes from here which do not match their CRC.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import ErrorCode
+from headrace.wire.messages.scrub_logs import DamagedPlace, ScrubLogsRequest, ScrubLogsResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+def handle(message: ScrubLogsRequest, request: Request) -> ScrubLogsResponse:
+    node, scrub = request.node, request.node.scrub
+    if message.topic is not None and node.image.topic_named(message.topic) is None:
+        return ScrubLogsResponse(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {message.topic[:200]!r} here"
+        )
+    if not message.is_question:
+        scrub.begin(message.topic, message.partition, message.offset)
+    progress = scrub.progress
+    return ScrubLogsResponse(
+        is_running=progress.is_running,
+        checked_bytes=progress.checked_bytes,
+        total_bytes=progress.total_bytes,
+        damaged=[
+            DamagedPlace(name.topic, name.partition, found.first_offset, found.end_offset, found.problem)
+            for name, found in progress.damaged
+        ],
+    )

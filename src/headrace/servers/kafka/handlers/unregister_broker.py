@@ -1,0 +1,20 @@
+"""UnregisterBroker (key 64): forget a node that will not come back. It must have stopped, and have no replica."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NodeId
+from headrace.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: UnregisterBrokerRequest, request: Request) -> UnregisterBrokerResponse:
+    try:
+        await request.node.controller.members.remove(NodeId(message.broker_id))
+    except Refusal as refusal:
+        return UnregisterBrokerResponse(error_code=refusal.code, error_message=refusal.message)
+    return UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)

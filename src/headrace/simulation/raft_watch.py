@@ -1,0 +1,148 @@
+"""What must hold of the metadata log between any two turns of the loop (I8 and I9 of the cluster's invariants).
+
+One leader, and one vote of each node, in a term; logs that agree wherever they share an entry; a past that nobody
+changes; and one image for each place in it.
+
+What a node only believes may be forgotten in a crash. So a vote counts here once it has left the node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from headrace.raft.messages import RequestVote, VoteAnswer
+from headrace.raft.ready import Role
+from headrace.simulation.history import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.broker.node import Node
+    from headrace.broker.quorum import Quorum
+    from headrace.metadata.image import ClusterImage
+    from headrace.model.names import NodeId, Offset
+    from headrace.raft.log import Entry, Term
+    from headrace.raft.membership import Replica
+    from headrace.raft.messages import Letter
+    from headrace.raft.node import RaftNode
+    from headrace.simulation.history import History
+
+
+_Standing = tuple["RaftNode", "Role", "Term", "Offset", "Term", "Offset", "Offset"]
+"""Role, term, end and last term of the log, what is decided and what is applied: if none of them has changed, there is
+nothing new to see."""
+
+
+class _Content(NamedTuple):
+    """An entry, and what it follows. If all logs agree on this for each entry, they agree on everything before it."""
+
+    end: Offset
+    digest: int
+    previous_term: Term | None
+
+
+class RaftWatch:
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._standings: dict[NodeId, _Standing] = {}
+        self._overheard: dict[NodeId, Quorum] = {}
+        self._leaders: dict[Term, NodeId] = {}
+        self._votes: dict[tuple[Replica, Term], NodeId] = {}
+        self._contents: dict[tuple[Offset, Term], _Content] = {}
+        self._decided: dict[Offset, Term] = {}
+        """By where an entry begins, the term of the one that is decided."""
+        self._images: dict[Offset, ClusterImage] = {}
+        self.on_image: Callable[[ClusterImage], None] = lambda _: None
+        """Called with every image that any node has, once."""
+        self.on_newest: Callable[[ClusterImage], None] = lambda _: None
+        """Called with what was decided last, as soon as any node has applied it."""
+        self._newest_end = 0
+
+    def look(self, node_id: NodeId, node: Node) -> None:
+        if not hasattr(node, "assembly"):
+            return
+        raft = getattr(node.quorum, "_raft", None)  # while it starts there is none yet
+        if raft is not None:
+            self._look_at(node_id, node.quorum, raft)
+
+    def _look_at(self, node_id: NodeId, quorum: Quorum, raft: RaftNode) -> None:
+        if self._overheard.get(node_id) is not quorum:
+            self._overhear(quorum)
+            self._overheard[node_id] = quorum
+        log, applied_end = raft.log, quorum.applied_end
+        standing = (raft, raft.role, raft.term, log.end, log.last_term, log.commit_end, applied_end)
+        before = self._standings.get(node_id)
+        if standing == before:
+            return
+        self._standings[node_id] = standing
+        if raft.role is Role.LEADER:
+            self._check_leader(node_id, raft.term)
+        checked_end = before[5] if before is not None and before[0] is raft else log.start
+        self._check_entries(node_id, raft, checked_end)
+        if applied_end > 0:
+            self._check_image(node_id, applied_end, quorum.image)
+
+    # Elections
+
+    def _overhear(self, quorum: Quorum) -> None:
+        send = quorum._send
+
+        def overheard(letter: Letter) -> None:
+            match letter.message:
+                case VoteAnswer(source, term, is_granted=True, is_rehearsal=False):
+                    self._voted(source, term, letter.target)
+                case RequestVote(source, term, is_rehearsal=False):
+                    self._voted(source, term, source.node_id)
+                case _:
+                    pass
+            send(letter)
+
+        quorum._send = overheard
+
+    def _voted(self, voter: Replica, term: Term, candidate: NodeId) -> None:
+        """With another disk it is another voter, whose vote must not count; that shows if two lead."""
+        first = self._votes.setdefault((voter, term), candidate)
+        if first != candidate:
+            self._report(Kind.TWO_VOTES, f"node {voter.node_id} voted for {first} and for {candidate} in term {term}")
+
+    def _check_leader(self, node_id: NodeId, term: Term) -> None:
+        first = self._leaders.setdefault(term, node_id)
+        if first != node_id:
+            self._report(Kind.TWO_LEADERS, f"nodes {first} and {node_id} lead the metadata log in term {term}")
+
+    # The log
+
+    def _check_entries(self, node_id: NodeId, raft: RaftNode, since: Offset) -> None:
+        log = raft.log
+        since = max(since, log.start)
+        previous_term = log.term_before(since)
+        for entry in log.entries_from(since, 1 << 62):
+            self._check_content(node_id, entry, previous_term)
+            if entry.end <= log.commit_end:
+                decided = self._decided.setdefault(entry.base, entry.term)
+                if decided != entry.term:
+                    detail = f"at {entry.base} term {decided} was decided, and on node {node_id} term {entry.term}"
+                    self._report(Kind.METADATA_FORKED, detail)
+            previous_term = entry.term
+
+    def _check_content(self, node_id: NodeId, entry: Entry, previous_term: Term | None) -> None:
+        payload = entry.payload if isinstance(entry.payload, bytes) else str(entry.payload).encode()
+        content = _Content(entry.end, crc32(payload), previous_term)
+        first = self._contents.setdefault((entry.base, entry.term), content)
+        if first != content:
+            detail = f"node {node_id} has another entry at {entry.base} of term {entry.term}: {content}, not {first}"
+            self._report(Kind.METADATA_FORKED, detail)
+
+    def _check_image(self, node_id: NodeId, end: Offset, image: ClusterImage) -> None:
+        first = self._images.setdefault(end, image)
+        if first is image:
+            self.on_image(image)
+        elif first != image:
+            self._report(Kind.METADATA_FORKED, f"node {node_id} makes another image of what was decided up to {end}")
+        if end > self._newest_end:
+            self._newest_end = end
+            self.on_newest(image)
+
+    def _report(self, kind: Kind, detail: str) -> None:
+        self._history.report(kind, None, -1, detail)

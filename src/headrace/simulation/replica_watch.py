@@ -1,0 +1,255 @@
+"""What must hold of every partition's replicas while a cluster runs, as seen from inside all of its nodes at once.
+
+I8, I10 and I11 of the cluster's invariants:
+
+- One leader in each epoch, whoever is asked: the images, and the replicas themselves.
+- The high watermark never falls while one leads. Another leader may show less for a moment, but whatever was once below
+  it (the *true* high watermark) is on the disk of everyone in the in-sync set, the same bytes on each.
+- Everyone in the in-sync set counts for its leader.
+- Nobody who is fenced leads: its lease was over before.
+- Nobody who is fenced is in an in-sync set, but for its last member.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.model.names import LogId, TopicPartition
+from headrace.simulation.history import Kind
+from headrace.wire.batches import read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from headrace.broker.partition import Partition
+    from headrace.metadata.image import ClusterImage
+    from headrace.metadata.image import Partition as PartitionState
+    from headrace.model.names import Epoch, NodeId
+    from headrace.simulation.cluster import NodeProcess
+    from headrace.simulation.device import Device
+    from headrace.simulation.history import History
+    from headrace.storage.log import PartitionLog
+
+
+class _Batch(NamedTuple):
+    next_offset: int
+    crc: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class _Truth:
+    """What is known of one partition, whoever holds it."""
+
+    high_watermark: int = 0
+    watermark_of: dict[Epoch, int] = field(default_factory=dict)
+    stable_of: dict[Epoch, int] = field(default_factory=dict)
+    leader_of: dict[Epoch, NodeId] = field(default_factory=dict)
+    batches: dict[int, _Batch] = field(default_factory=dict)
+    """Below the true high watermark, by base offset: without a gap from the first to `known_end`."""
+    known_start: int = 0
+    known_end: int = 0
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """How far one replica's bytes were compared."""
+
+    log: PartitionLog
+    cuts: int
+    segment_base: int
+    position: int = 0
+
+
+_mark_of = attrgetter(
+    "log",
+    "log.start_offset",
+    "log.flushed_offset",
+    "log.next_offset",
+    "log.cuts",
+    "replica.is_leader",
+    "replica.leader_epoch",
+    "replica.in_sync",
+    "replica._proposed",
+    "replica._in_doubt",
+    "high_watermark",
+    "last_stable_offset",
+)
+"""Everything of a partition that the checks look at: if it has not changed, there is nothing new to see."""
+
+
+class ReplicaWatch:
+    def __init__(self, nodes: Sequence[NodeProcess], history: History) -> None:
+        self._nodes = nodes
+        self._history = history
+        self._image: ClusterImage | None = None
+        """What was decided last."""
+        self._truths: dict[LogId, _Truth] = {}
+        self._cursors: dict[tuple[NodeId, LogId], _Cursor] = {}
+        self._marks: dict[NodeId, list[tuple[object, ...]]] = {process.node_id: [] for process in nodes}
+
+    # Images
+
+    def check_image(self, image: ClusterImage) -> None:
+        """Every image that was ever decided comes here once."""
+        for topic in image.sorted_topics():
+            for state in topic.in_order():
+                log_id, name = LogId(topic.topic_id, state.partition), TopicPartition(topic.name, state.partition)
+                if state.has_leader:
+                    self._check_leader(log_id, name, state.leader_epoch, state.leader)
+                fenced = [it for it in state.isr if it not in image.nodes or image.nodes[it].is_fenced]
+                if fenced and len(state.isr) > 1:
+                    self._report(Kind.FENCED_IN_SYNC, name, -1, f"in sync are {state.isr}, and fenced is {fenced}")
+
+    def set_image(self, image: ClusterImage) -> None:
+        """Who is in sync now must have everything now, also one that does not know of it yet."""
+        self._image = image
+        for process in self._nodes:
+            self._marks[process.node_id] = []
+            if process.host.is_up:
+                self.look(process)
+
+    def _check_leader(self, log_id: LogId, name: TopicPartition, epoch: Epoch, leader: NodeId) -> None:
+        first = self._truth(log_id).leader_of.setdefault(epoch, leader)
+        if first != leader:
+            self._report(Kind.TWO_LEADERS, name, -1, f"nodes {first} and {leader} lead in epoch {epoch}")
+
+    # Replicas
+
+    def look(self, process: NodeProcess) -> None:
+        """Also while it starts or stops."""
+        if process.present is None:
+            return
+        partitions = list(process.present.topics.partitions())
+        marks = [_mark_of(partition) for partition in partitions]
+        before = self._marks[process.node_id]
+        if marks == before:
+            return
+        self._marks[process.node_id] = marks
+        for place, partition in enumerate(partitions):
+            if place >= len(before) or marks[place] != before[place]:
+                self._look_at(process, partition)
+
+    def _look_at(self, process: NodeProcess, partition: Partition) -> None:
+        if partition.replica.is_leader:
+            self._check_lease(process, partition)
+        if partition.replica.is_leader and self._look_at_leader(process.node_id, partition):
+            for other in self._nodes:
+                present = other.present if other.host.is_up else None
+                theirs = None if present is None else present.topics.by_log_id(partition.log_id)
+                if theirs is not None:
+                    self._check_member(other, theirs)
+        else:
+            self._check_member(process, partition)
+
+    def _look_at_leader(self, node_id: NodeId, partition: Partition) -> bool:
+        """True if more is committed now than anybody knew of before."""
+        replica = partition.replica
+        epoch, truth, log = replica.leader_epoch, self._truth(partition.log_id), partition.log
+        self._check_leader(partition.log_id, partition.name, epoch, node_id)
+        self._check_counted(node_id, partition)
+        watermark, known = partition.high_watermark, truth.watermark_of.get(epoch, 0)
+        if watermark < known:
+            detail = f"node {node_id} had {known} before, in epoch {epoch}"
+            self._report(Kind.WATERMARK_FELL, partition.name, watermark, detail)
+        stable, known = partition.last_stable_offset, truth.stable_of.get(epoch, 0)
+        if not known <= stable <= watermark and stable != log.start_offset:
+            detail = f"the last stable offset is {stable} of {watermark}, and was {known} before in epoch {epoch}"
+            self._report(Kind.DISORDER, partition.name, stable, detail)
+        if not log.start_offset <= watermark <= log.flushed_offset <= log.next_offset:
+            detail = f"{log.start_offset} <= {watermark} <= {log.flushed_offset} <= {log.next_offset} does not hold"
+            self._report(Kind.DISORDER, partition.name, watermark, detail)
+        truth.watermark_of[epoch], truth.stable_of[epoch] = watermark, stable
+        is_news = watermark > truth.high_watermark
+        truth.high_watermark = max(truth.high_watermark, watermark)
+        return is_news
+
+    def _check_counted(self, node_id: NodeId, partition: Partition) -> None:
+        """Whoever may be elected counts for the high watermark, also while the leader has not heard of it yet."""
+        state, replica = self._state_of(partition), partition.replica
+        if state is None or (state.leader, state.leader_epoch) != (node_id, replica.leader_epoch):
+            return
+        uncounted = set(state.isr) - replica._members
+        if uncounted:
+            detail = f"in sync are {state.isr}, and node {node_id} leads with {replica.in_sync}"
+            self._report(Kind.UNCOUNTED, partition.name, partition.high_watermark, detail)
+
+    def _check_lease(self, process: NodeProcess, partition: Partition) -> None:
+        """Before the controller fences a node, and others lead, it has stopped by itself: its lease is over."""
+        node = None if self._image is None else self._image.nodes.get(process.node_id)
+        if node is None or not node.is_fenced or process.is_stopping or process.host.life.is_suspended:
+            return
+        if process.present is not None and process.present.broker_epoch == node.broker_epoch:
+            detail = f"node {process.node_id} is fenced and takes writes, in epoch {partition.replica.leader_epoch}"
+            self._report(Kind.FENCED_LEADER, partition.name, partition.high_watermark, detail)
+
+    def _check_member(self, process: NodeProcess, partition: Partition) -> None:
+        state = self._state_of(partition)
+        truth, log = self._truth(partition.log_id), partition.log
+        if state is None or process.node_id not in state.isr or log.is_closed:
+            return
+        if log.flushed_offset < truth.high_watermark:
+            detail = (
+                f"node {process.node_id} is in sync ({state.isr}, led by {state.leader} in epoch {state.leader_epoch}) "
+                f"and has {log.flushed_offset} on its disk; {truth.high_watermark} was committed"
+            )
+            self._report(Kind.BEHIND, partition.name, log.flushed_offset, detail)
+        else:
+            self._compare(process, partition, truth)
+
+    # Bytes
+
+    def _compare(self, process: NodeProcess, partition: Partition, truth: _Truth) -> None:
+        log = partition.log
+        key = (process.node_id, partition.log_id)
+        cursor = self._cursors.get(key)
+        is_current = cursor is not None and cursor.log is log and cursor.cuts == log.cuts
+        if cursor is None or not is_current or cursor.segment_base < log.segments[0].base_offset:
+            cursor = self._cursors[key] = _Cursor(log, log.cuts, log.segments[0].base_offset)
+        for base_offset, batch in _batches(process.host.device, cursor, truth.high_watermark):
+            if not _agrees(truth, base_offset, batch):
+                detail = f"node {process.node_id} has {batch}, others have {truth.batches.get(base_offset)}"
+                self._report(Kind.FORKED, partition.name, base_offset, detail)
+
+    def _state_of(self, partition: Partition) -> PartitionState | None:
+        return None if self._image is None else self._image.partition(*partition.log_id)
+
+    def _truth(self, log_id: LogId) -> _Truth:
+        return self._truths.setdefault(log_id, _Truth())
+
+    def _report(self, kind: Kind, name: TopicPartition, offset: int, detail: str) -> None:
+        self._history.report(kind, name, offset, detail)
+
+
+def _batches(device: Device, cursor: _Cursor, end_offset: int) -> Iterator[tuple[int, _Batch]]:
+    """What follows the cursor and is below `end_offset`. Read from the device itself: a node must not notice."""
+    log = cursor.log
+    for segment in log.segments:
+        if segment.base_offset < cursor.segment_base:
+            continue
+        if segment.base_offset > cursor.segment_base:
+            cursor.segment_base, cursor.position = segment.base_offset, 0
+        content = device.file(segment.stem + ".log").cached
+        while cursor.position < segment.size:
+            header = read_header(content, cursor.position)
+            if header.next_offset > end_offset:
+                return
+            cursor.position += header.size
+            yield header.base_offset, _Batch(header.next_offset, header.crc, header.leader_epoch)
+
+
+def _agrees(truth: _Truth, base_offset: int, batch: _Batch) -> bool:
+    known = truth.batches.get(base_offset)
+    if known is not None:
+        return known == batch
+    if truth.known_start <= base_offset < truth.known_end:
+        return False
+    if base_offset > truth.known_end:  # what lies between was deleted before anybody looked
+        truth.batches.clear()
+        truth.known_start = base_offset
+    if base_offset >= truth.known_end:
+        truth.batches[base_offset] = batch
+        truth.known_end = batch.next_offset
+    return True

@@ -1,0 +1,99 @@
+"""Read a segment that is in use, and see whether its bytes are still those that were written.
+
+Everything here blocks, runs in a thread and opens the file for itself. What is read has been published, and nobody
+writes there again but to cut it off; whoever asked has to see whether that happened meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.storage.damage import DamagedRange
+from headrace.storage.scan import header_at
+from headrace.storage.verify import BadBatch, checked_batches, find_valid_batch
+
+if TYPE_CHECKING:
+    from headrace.runtime.disk import Disk, File
+
+
+class SegmentSpan(NamedTuple):
+    """As much of a segment as there was when somebody asked."""
+
+    path: str
+    base_offset: int
+    end_offset: int
+    """Exclusive."""
+    size: int
+    is_synced: bool
+    may_have_gaps: bool
+
+
+class SegmentCheck:
+    def __init__(self, disk: Disk, span: SegmentSpan) -> None:
+        self.damaged: list[DamagedRange] = []
+        self.is_gone = False
+        """The file was removed meanwhile."""
+        self.position = 0
+        self._disk = disk
+        self._span = span
+        self._next_offset = span.base_offset
+        self._epoch = -1
+
+    def step(self, max_bytes: int) -> int:
+        """Check about so many bytes more; how many it was. 0 at the end."""
+        before = self.position
+        if before >= self._span.size:
+            return 0
+        try:
+            file = self._disk.open(self._span.path)
+        except FileNotFoundError:
+            self.is_gone = True
+            return 0
+        try:
+            if before == 0 and self._span.is_synced:
+                file.forget_cached()  # what memory shows says nothing about the device
+            self._read_on(file, min(before + max_bytes, self._span.size))
+            if self.position >= self._span.size and self._span.is_synced:
+                file.forget_cached()  # memory is for those who read because they need it
+        except OSError as error:
+            self._note(self.position, self._span.end_offset, f"the disk cannot read it: {error}")
+            self.position = self._span.size
+        finally:
+            file.close()
+        return self.position - before
+
+    def _read_on(self, file: File, until: int) -> None:
+        while self.position < until:
+            batches = checked_batches(
+                file,
+                self.position,
+                self._span.size,
+                self._next_offset,
+                crc_from_offset=0,
+                may_have_gaps=self._span.may_have_gaps,
+                epoch=self._epoch,
+            )
+            for found in batches:
+                if isinstance(found, BadBatch):
+                    self._skip(file, found)
+                    break
+                header = found.header
+                self.position = found.position + header.size
+                self._next_offset, self._epoch = header.next_offset, max(self._epoch, header.leader_epoch)
+                if self.position >= until:
+                    return
+
+    def _skip(self, file: File, bad: BadBatch) -> None:
+        """Go on where a batch is whole again: an operator wants to know all that is damaged."""
+        end = min(file.size(), self._span.size)
+        valid_at = find_valid_batch(file, bad.position + 1, end, bad.offset)
+        header = None if valid_at is None else header_at(file, valid_at, end)
+        if valid_at is None or header is None or header.base_offset >= self._span.end_offset:
+            self._note(bad.position, self._span.end_offset, bad.problem)
+            self.position = self._span.size
+            return
+        self._note(bad.position, max(header.base_offset, bad.offset + 1), bad.problem)
+        self.position, self._next_offset, self._epoch = valid_at, header.base_offset, -1
+
+    def _note(self, position: int, end_offset: int, problem: str) -> None:
+        self.damaged.append(DamagedRange(self._span.path, position, self._next_offset, end_offset, problem))

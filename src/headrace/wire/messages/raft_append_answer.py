@@ -1,0 +1,70 @@
+# Generated from schemas/raft_append_answer.schema by tools/generate_messages.py; do not edit.
+"""RaftAppendAnswer: how far a node's metadata log agrees with the leader's. Between nodes only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import ClassVar, Self
+
+from headrace.wire.primitives import Reader, Writer
+
+_itqiqiq = Struct(">i?qiqiq")
+
+
+@dataclass(slots=True)
+class RaftAppendAnswerRequest:
+    API_KEY: ClassVar[int] = 20004
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    target: int = 0
+    cluster_id: str = ""  # empty until the cluster has a name
+    source: int = 0
+    directory: bytes = b""
+    term: int = 0
+    is_accepted: bool = False
+    end: int = 0
+    hint_term: int = 0
+    asked_end: int = 0
+    session: int = 0
+    round: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        target = reader.int32()
+        cluster_id = reader.string(True)
+        source = reader.int32()
+        directory = reader.blob(True)
+        term, is_accepted, end, hint_term, asked_end, session, round = reader.unpack(_itqiqiq)
+        reader.skip_tagged_fields()
+        return cls(target, cluster_id, source, directory, term, is_accepted, end, hint_term, asked_end, session, round)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int32(self.target)
+        writer.string(self.cluster_id, True)
+        writer.int32(self.source)
+        writer.blob(self.directory, True)
+        writer.pack(
+            _itqiqiq, self.term, self.is_accepted, self.end, self.hint_term, self.asked_end, self.session, self.round,
+        )
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class RaftAppendAnswerResponse:
+    API_KEY: ClassVar[int] = 20004
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    error_code: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        error_code = reader.int16()
+        reader.skip_tagged_fields()
+        return cls(error_code)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int16(self.error_code)
+        writer.no_tagged_fields()

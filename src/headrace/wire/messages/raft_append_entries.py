@@ -1,0 +1,75 @@
+# Generated from schemas/raft_append_entries.schema by tools/generate_messages.py; do not edit.
+"""RaftAppendEntries: how the leader's metadata log goes on. Between nodes only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import ClassVar, Self
+
+from headrace.wire.primitives import Reader, Writer
+
+_iqiqiq = Struct(">iqiqiq")
+
+
+@dataclass(slots=True)
+class RaftAppendEntriesRequest:
+    API_KEY: ClassVar[int] = 20003
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    target: int = 0
+    cluster_id: str = ""  # empty until the cluster has a name
+    source: int = 0
+    directory: bytes = b""
+    term: int = 0
+    previous_end: int = 0
+    previous_term: int = 0
+    commit_end: int = 0
+    session: int = 0
+    round: int = 0
+    entries: bytes | memoryview | None = None  # batches of the metadata log
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        target = reader.int32()
+        cluster_id = reader.string(True)
+        source = reader.int32()
+        directory = reader.blob(True)
+        term, previous_end, previous_term, commit_end, session, round = reader.unpack(_iqiqiq)
+        entries = reader.nullable_view(True)
+        reader.skip_tagged_fields()
+        return cls(
+            target, cluster_id, source, directory, term, previous_end, previous_term, commit_end, session, round,
+            entries,
+        )
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int32(self.target)
+        writer.string(self.cluster_id, True)
+        writer.int32(self.source)
+        writer.blob(self.directory, True)
+        writer.pack(
+            _iqiqiq, self.term, self.previous_end, self.previous_term, self.commit_end, self.session, self.round,
+        )
+        writer.nullable_blob(self.entries, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class RaftAppendEntriesResponse:
+    API_KEY: ClassVar[int] = 20003
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    error_code: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        error_code = reader.int16()
+        reader.skip_tagged_fields()
+        return cls(error_code)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int16(self.error_code)
+        writer.no_tagged_fields()

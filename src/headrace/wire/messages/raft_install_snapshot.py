@@ -1,0 +1,67 @@
+# Generated from schemas/raft_install_snapshot.schema by tools/generate_messages.py; do not edit.
+"""RaftInstallSnapshot: the leader's image, for a node that lacks what the log no longer has. Between nodes only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import ClassVar, Self
+
+from headrace.wire.primitives import Reader, Writer
+
+_iiq = Struct(">iiq")
+
+
+@dataclass(slots=True)
+class RaftInstallSnapshotRequest:
+    API_KEY: ClassVar[int] = 20005
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    target: int = 0
+    cluster_id: str = ""  # empty until the cluster has a name
+    source: int = 0
+    directory: bytes = b""
+    term: int = 0
+    session: int = 0
+    round: int = 0
+    snapshot: bytes = b""  # as it is kept on disk
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        target = reader.int32()
+        cluster_id = reader.string(True)
+        source = reader.int32()
+        directory = reader.blob(True)
+        term, session, round = reader.unpack(_iiq)
+        snapshot = reader.blob(True)
+        reader.skip_tagged_fields()
+        return cls(target, cluster_id, source, directory, term, session, round, snapshot)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int32(self.target)
+        writer.string(self.cluster_id, True)
+        writer.int32(self.source)
+        writer.blob(self.directory, True)
+        writer.pack(_iiq, self.term, self.session, self.round)
+        writer.blob(self.snapshot, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class RaftInstallSnapshotResponse:
+    API_KEY: ClassVar[int] = 20005
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    error_code: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        error_code = reader.int16()
+        reader.skip_tagged_fields()
+        return cls(error_code)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int16(self.error_code)
+        writer.no_tagged_fields()

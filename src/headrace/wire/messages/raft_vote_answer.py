@@ -1,0 +1,64 @@
+# Generated from schemas/raft_vote_answer.schema by tools/generate_messages.py; do not edit.
+"""RaftVoteAnswer: whether a voter votes, or would. Between nodes only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import ClassVar, Self
+
+from headrace.wire.primitives import Reader, Writer
+
+_itt = Struct(">i??")
+
+
+@dataclass(slots=True)
+class RaftVoteAnswerRequest:
+    API_KEY: ClassVar[int] = 20002
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    target: int = 0
+    cluster_id: str = ""  # empty until the cluster has a name
+    source: int = 0
+    directory: bytes = b""
+    term: int = 0
+    is_granted: bool = False
+    is_rehearsal: bool = False
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        target = reader.int32()
+        cluster_id = reader.string(True)
+        source = reader.int32()
+        directory = reader.blob(True)
+        term, is_granted, is_rehearsal = reader.unpack(_itt)
+        reader.skip_tagged_fields()
+        return cls(target, cluster_id, source, directory, term, is_granted, is_rehearsal)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int32(self.target)
+        writer.string(self.cluster_id, True)
+        writer.int32(self.source)
+        writer.blob(self.directory, True)
+        writer.pack(_itt, self.term, self.is_granted, self.is_rehearsal)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class RaftVoteAnswerResponse:
+    API_KEY: ClassVar[int] = 20002
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    error_code: int = 0
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        error_code = reader.int16()
+        reader.skip_tagged_fields()
+        return cls(error_code)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int16(self.error_code)
+        writer.no_tagged_fields()

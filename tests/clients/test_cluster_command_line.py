@@ -1,0 +1,159 @@
+"""`headrace cluster …` and `headrace dev` against three nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.cli.cluster import UNHEALTHY
+from headrace.cli.complaints import FAILED, NOT_FOUND, USAGE
+from headrace.client.admin import Admin
+from headrace.client.admin_cluster import ClusterAdmin
+from headrace.client.cluster import ClusterSettings, system_cluster
+from headrace.model.errors import ErrorCode, Refusal
+from tests.clients.clusters import ClusterProcesses, wait_until
+from tests.clients.commands import Ran, call, call_here
+from tests.clients.dev_clusters import dev_cluster
+from tests.clients.nodes import new_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+NUMBERS = [str(number) for number in range(500)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def here(cluster: ClusterProcesses, *arguments: str) -> Ran:
+    return call_here(cluster.bootstrap_servers, *arguments)
+
+
+def headrace(cluster: ClusterProcesses, *arguments: str, stdin: str = "") -> Ran:
+    """A command that must succeed."""
+    ran = call(cluster.bootstrap_servers, *arguments, stdin=stdin) if stdin else here(cluster, *arguments)
+    assert ran.code == 0, ran.talk
+    return ran
+
+
+def nodes(cluster: ClusterProcesses) -> dict[int, Any]:
+    told = json.loads(headrace(cluster, "cluster", "nodes", "--format", "json").out)
+    return {node["node_id"]: node for node in told}
+
+
+def test_a_drained_node_has_nothing_that_others_can_have(cluster: ClusterProcesses) -> None:
+    topic = cluster.create_topic(new_name("drained"), [[1], [1], [2], [3]])
+    headrace(cluster, "produce", "--topic", topic, stdin="\n".join(NUMBERS))
+    headrace(cluster, "cluster", "drain", "--node", "1", "--wait", "--at-once", "1", "--throttle", "100000000")
+    assert all(1 not in replicas for _, replicas, _ in cluster.partitions(topic).values())
+    assert nodes(cluster)[1]["is_draining"]
+    assert nodes(cluster)[1]["leads"] == 0
+    fresh = new_name("fresh")
+    headrace(cluster, "topics", "create", "--name", fresh, "--partitions", "4", "--replication-factor", "2")
+    assert all(1 not in replicas for _, replicas, _ in cluster.partitions(fresh).values())
+    assert sorted(headrace(cluster, "consume", "--topic", topic).lines, key=int) == NUMBERS
+
+    headrace(cluster, "cluster", "drain", "--node", "1", "--undo")
+    plan = json.loads(headrace(cluster, "cluster", "rebalance", "--dry-run", "--format", "json").out)
+    assert plan
+    assert all(move["to"] == [1] for move in plan)
+    headrace(cluster, "cluster", "rebalance", "--wait")
+    assert "nothing has to move" in headrace(cluster, "cluster", "rebalance", "--dry-run").talk
+    loads = [node["replicas"] for node in nodes(cluster).values()]
+    assert max(loads) - min(loads) <= 1
+    assert sorted(headrace(cluster, "consume", "--topic", topic).lines, key=int) == NUMBERS
+    headrace(cluster, "cluster", "elect-leaders")
+    assert "nobody had to be elected" in headrace(cluster, "cluster", "elect-leaders").talk
+
+
+def test_what_cannot_be_drained(cluster: ClusterProcesses) -> None:
+    unknown = here(cluster, "cluster", "drain", "--node", "77")
+    assert unknown.code == NOT_FOUND
+    assert "there is no node 77" in unknown.talk
+    contradiction = here(cluster, "cluster", "drain", "--node", "1", "--undo", "--wait")
+    assert contradiction.code == USAGE
+    hasty = here(cluster, "cluster", "rebalance", "--throttle", "1000")
+    assert hasty.code == USAGE
+    assert "need --wait" in hasty.talk
+
+
+def test_a_lost_node_is_told_of_until_it_is_back(cluster: ClusterProcesses) -> None:
+    shared = cluster.create_topic(new_name("shared"), [[3, 1]])
+    alone = cluster.create_topic(new_name("alone"), [[3]])
+    cluster.kill(3)
+
+    def status() -> Any:
+        ran = here(cluster, "cluster", "status", "--format", "json")
+        facts = json.loads(ran.out)
+        assert ran.code == (0 if facts["is_healthy"] else UNHEALTHY)
+        return facts
+
+    wait_until(lambda: f"{alone}-0" in status()["offline_partitions"], "what it alone had is offline")
+    told = here(cluster, "cluster", "under-replicated", "--format", "json")
+    assert told.code == UNHEALTHY
+    lacking = {it["topic"]: it for it in json.loads(told.out)}
+    assert (lacking[shared]["leader"], lacking[shared]["missing"]) == (1, [3])
+    assert [node["is_away"] for node in status()["nodes"]] == [False, False, True]
+    assert "node 3 is away" in here(cluster, "cluster", "status").out
+    (described,) = json.loads(headrace(cluster, "topics", "describe", "--name", shared, "--format", "json").out)[
+        "partitions"
+    ]
+    assert (described["isr"], described["offline_replicas"]) == ([1], [3])
+    refused = here(cluster, "cluster", "elect-leaders", "--topic", shared)
+    assert refused.code == FAILED
+    assert "node 3 is not in sync or not there" in refused.out
+    stuck = headrace(cluster, "cluster", "rebalance", "--dry-run").talk
+    assert "every node has its share" not in stuck
+    wait_until(lambda: "silent: 3" in here(cluster, "cluster", "status").out, "its silence is noticed")
+    cluster.kill(2)
+    wait_until(lambda: status()["controller"] is None, "a minority knows that nobody decides")
+    assert [node["is_away"] for node in status()["nodes"]] == [False, True, True]
+    for refusal in asyncio.run(refused_without_controller(cluster)):
+        assert refusal.code is ErrorCode.NOT_CONTROLLER
+        assert "2 of the voters 1, 2, 3 must be there" in refusal.message
+    cluster.start(2, 3)
+    wait_until(lambda: status()["is_healthy"], "all is well again")
+
+
+async def refused_without_controller(cluster: ClusterProcesses) -> list[Refusal]:
+    """What a client hears that does not try again."""
+    settings = ClusterSettings(retry_for_s=0.0)
+    refusals = []
+    async with system_cluster(cluster.address(1), settings) as connected:
+        for attempt in (
+            Admin(connected).create_topic("nowhere", partitions=1, replication_factor=1),
+            ClusterAdmin(connected).plan_rebalance(),
+            ClusterAdmin(connected).drain_node(2),
+        ):
+            with pytest.raises(Refusal) as refused:
+                await attempt
+            refusals.append(refused.value)
+    return refusals
+
+
+def test_a_whole_cluster_in_one_command(tmp_path: Path) -> None:
+    with dev_cluster(tmp_path) as running:
+        told = json.loads(call(running.addresses, "cluster", "nodes", "--format", "json").out)
+        assert [node["node_id"] for node in told] == [1, 2, 3]
+        os.kill(running.pid_of(2), signal.SIGKILL)
+        wait_until(lambda: "node 2 has ended" in running.log_path.read_text(), "the loss is told of")
+        survivors = ",".join(running.addresses.split(",")[::2])
+        assert call(survivors, "topics", "create", "--name", "after", "--replication-factor", "2").code == 0
+    said = running.log_path.read_text()
+    assert re.search(r"^node 1 \| ", said, flags=re.MULTILINE)
+    assert "headrace serve --node-id 2 " in said
+    other = call(running.addresses, "dev", "--nodes", "5", "--data-dir", str(tmp_path / "dev"))
+    assert other.code == 1
+    assert "holds a cluster of 3 nodes" in other.talk

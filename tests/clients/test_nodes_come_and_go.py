@@ -1,0 +1,208 @@
+"""Nodes join, lose their disks, leave and are restarted one after the other, while the cluster goes on."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.clients.clusters import PATIENCE_S, ClusterProcesses, wait_until
+from tests.clients.commands import Ran, call_here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+
+def here(cluster: ClusterProcesses, *arguments: str) -> Ran:
+    return call_here(cluster.bootstrap_servers, *arguments)
+
+
+def quorum(cluster: ClusterProcesses) -> dict[str, Any]:
+    told = json.loads(here(cluster, "cluster", "status", "--format", "json").out)
+    return told["quorum"] or {"members": []}
+
+
+def voters(cluster: ClusterProcesses) -> list[int]:
+    return sorted(it["node_id"] for it in quorum(cluster)["members"] if it["is_voter"])
+
+
+def learners(cluster: ClusterProcesses) -> list[int]:
+    return sorted(it["node_id"] for it in quorum(cluster)["members"] if not it["is_voter"])
+
+
+def send(cluster: ClusterProcesses, topic: str, count: int) -> list[bytes]:
+    """Acknowledged by all that are in sync, every one of them."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    values = [secrets.token_bytes(12) for _ in range(count)]
+    refused = []
+    for value in values:
+        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: refused.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert not any(refused)
+    return values
+
+
+def in_sync_everywhere(cluster: ClusterProcesses, topic: str) -> bool:
+    return all(in_sync == [1, 2, 3] for _, _, in_sync in cluster.partitions(topic).values())
+
+
+def committed(cluster: ClusterProcesses, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
+    try:
+        return consumer.committed([TopicPartition(topic, 0)], timeout=PATIENCE_S)[0].offset
+    finally:
+        consumer.close()
+
+
+def received(cluster: ClusterProcesses, topic: str, count: int, *, commits: bool = False) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found = []
+        deadline_s = time.monotonic() + PATIENCE_S
+        while len(found) < count:
+            assert time.monotonic() < deadline_s, f"{len(found)} of {count} came"
+            message = consumer.poll(1.0)
+            if message is not None and not message.error():
+                found.append(message.value())
+        if commits:
+            consumer.commit(offsets=[TopicPartition(topic, 0, count)], asynchronous=False)
+        return found
+    finally:
+        consumer.close()
+
+
+def test_one_node_grows_into_a_cluster(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, 1, {"offsets.topic.num.partitions": "2"}, guests=2) as cluster:
+        cluster.create_topic("early", [[1]])
+        values = send(cluster, "early", 20)
+        assert received(cluster, "early", 20, commits=True) == values
+        cluster.start(2)
+        wait_until(lambda: learners(cluster) == [2], "node 2 learns")
+        assert voters(cluster) == [1]  # two would stop when either does
+        cluster.create_topic("shared", [[2, 1]])
+        assert cluster.partitions("shared")[0] == (2, [2, 1], [1, 2])
+        cluster.start(3)
+        wait_until(lambda: voters(cluster) == [1, 2, 3], "all three vote")
+        cluster.create_topic("whole", [[1, 2, 3]])
+        wait_until(lambda: in_sync_everywhere(cluster, "__consumer_offsets"), "positions are on three nodes")
+        cluster.kill(1)  # the founder, which was once all there was
+        wait_until(lambda: cluster.partitions("whole")[0][0] in {2, 3}, "others lead")
+        assert committed(cluster, "early") == 20
+        cluster.start(1)
+        assert received(cluster, "early", 20) == values
+
+
+def decisions_after_demotion(cluster: ClusterProcesses) -> str:
+    """What the controller has written since node 3 lost its vote."""
+    logs = "".join(cluster.log_of(node_id) for node_id in cluster.node_ids)
+    return logs.partition("voters are [1, 2], learners [3]")[2]
+
+
+def test_a_lost_disk_is_filled_again_and_votes_again(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path) as cluster:
+        topic = cluster.create_topic("kept", [[3, 1, 2]])
+        values = send(cluster, topic, 50)
+        cluster.kill(3)
+        cluster.replace_disk(3)
+        cluster.start(3)
+        values += send(cluster, topic, 50)
+        wait_until(lambda: cluster.partitions(topic)[0][2] == [1, 2, 3], "node 3 is in sync again")
+        wait_until(lambda: "voters are [1, 2, 3]" in decisions_after_demotion(cluster), "node 3 votes again")
+        cluster.kill(1)  # the two that are left decide only if the vote of node 3 counts
+        cluster.create_topic("later", [[3, 2]])
+        cluster.start(1)
+        assert received(cluster, topic, 100) == values
+        assert "there is a cluster already" in cluster.log_of(3)
+
+
+def replicas_of(cluster: ClusterProcesses, topic: str) -> set[tuple[int, int]]:
+    """Partition and node of each replica."""
+    return {(index, node_id) for index, (_, nodes, _) in cluster.partitions(topic).items() for node_id in nodes}
+
+
+def test_a_fourth_node_gets_its_share_and_gives_it_back(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, guests=1) as cluster:
+        here(cluster, "topics", "create", "--name", "old", "--partitions", "8", "--replication-factor", "3")
+        before = replicas_of(cluster, "old")
+        cluster.start(4)
+        here(cluster, "topics", "create", "--name", "new", "--partitions", "2", "--replication-factor", "3")
+        assert 4 in {node_id for _, node_id in replicas_of(cluster, "new")}
+        assert replicas_of(cluster, "old") == before
+        assert here(cluster, "cluster", "rebalance", "--wait").code == 0
+        after = replicas_of(cluster, "old")
+        assert {node_id for _, node_id in after - before} == {4}
+        assert 4 <= len(after - before) == len(before - after) <= 6  # a quarter of 24, with what "new" has there
+        assert here(cluster, "cluster", "drain", "--node", "4", "--wait").code == 0
+        assert 4 not in {node_id for _, node_id in replicas_of(cluster, "old") | replicas_of(cluster, "new")}
+
+
+def test_a_node_is_drained_removed_and_may_come_back(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, guests=1) as cluster:
+        cluster.start(4)
+        topic = cluster.create_topic("kept", [[1, 2, 3]])
+        values = send(cluster, topic, 20)
+        too_early = here(cluster, "cluster", "remove", "--node", "3")
+        assert too_early.code == 1
+        assert "drain it first" in too_early.talk
+        drained = here(cluster, "cluster", "drain", "--node", "3", "--wait")
+        assert drained.code == 0, drained.talk
+        assert sorted(cluster.partitions(topic)[0][1]) == [1, 2, 4]
+        assert "stop it first" in here(cluster, "cluster", "remove", "--node", "3").talk
+        cluster.stop(3)
+        removed = here(cluster, "cluster", "remove", "--node", "3")
+        assert removed.code == 0, removed.talk
+        wait_until(lambda: voters(cluster) == [1, 2, 4], "node 4 votes in its place")
+        cluster.replace_disk(3)
+        cluster.start(3)
+        wait_until(lambda: learners(cluster) == [3], "node 3 is back, as a learner")
+        assert received(cluster, topic, 20) == values
+
+
+@contextmanager
+def load_on(cluster: ClusterProcesses, topic: str) -> Iterator[list[bytes]]:
+    """Somebody sends all the time. Whatever is refused in the end, after retries, fails the test."""
+    sent: list[bytes] = []
+    refused: list[object] = []
+    is_over = Event()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "linger.ms": 5})
+
+    def work() -> None:
+        while not is_over.wait(0.005):
+            value = b"%d" % len(sent)
+            producer.produce(topic, value, partition=0, on_delivery=lambda error, _: error and refused.append(error))
+            sent.append(value)
+            producer.poll(0)
+
+    worker = Thread(target=work)
+    worker.start()
+    try:
+        yield sent
+    finally:
+        is_over.set()
+        worker.join()
+    assert producer.flush(PATIENCE_S) == 0
+    assert not refused
+
+
+def test_a_rolling_restart_fails_no_request(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path) as cluster:
+        topic = cluster.create_topic("busy", [[1, 2, 3]])
+        with load_on(cluster, topic) as sent:
+            for node_id in cluster.node_ids:
+                wait_until(lambda: cluster.partitions(topic)[0][2] == [1, 2, 3], "all are in sync")
+                cluster.stop(node_id)
+                cluster.start(node_id)
+        assert received(cluster, topic, len(sent)) == sent
+        logs = "".join(cluster.log_of(node_id) for node_id in cluster.node_ids)
+        assert "is to be the controller" in logs
+        assert "is gone, or was not heard" not in logs

@@ -1,0 +1,56 @@
+"""Bits flip on devices: whoever holds them gives them up and fetches anew, and nothing that was acked is lost."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from headrace.broker.damage_care import DamageCare
+from headrace.broker.following import Following
+from headrace.simulation.history import Kind
+from headrace.simulation.scenario import run_scenario
+
+NODES = 3
+ROT = ("bit rot",)
+ROT_IN_TROUBLE = ("bit rot", "slow disk", "cut connections")
+WRITERS = ("batches", "pipelines")
+SEEDS = 2
+SEEDS_LONG = int(os.environ.get("HEADRACE_ROT_SEEDS", "100"))
+TROUBLE_S = 8.0
+
+
+def check_seed(seed: int, faults: tuple[str, ...]) -> int:
+    report = run_scenario(seed, faults, WRITERS, node_count=NODES, trouble_s=TROUBLE_S)
+    assert report.is_good, "\n".join(map(str, report.violations))
+    return report.faults.get("bit rot", 0)
+
+
+def test_rot_is_mended_from_other_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    mended: list[bool] = []
+    honest = Following._empty
+
+    async def counted(following: Following, *arguments: Any, is_damaged: bool) -> Any:
+        mended.append(is_damaged)
+        return await honest(following, *arguments, is_damaged=is_damaged)
+
+    monkeypatch.setattr(Following, "_empty", counted)
+    rotten = sum(check_seed(seed, ROT) for seed in range(SEEDS))
+    assert SEEDS <= len(mended) <= rotten  # some of what is rotten is deleted before it is found
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("faults", [ROT, ROT_IN_TROUBLE], ids=" and ".join)
+def test_rot_is_mended_in_many_seeds(faults: tuple[str, ...]) -> None:
+    assert sum(check_seed(seed, faults) for seed in range(SEEDS_LONG)) > SEEDS_LONG
+
+
+def test_a_copy_that_is_thrown_away_while_it_counts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DamageCare, "_is_given_up", lambda *_: True)
+    monkeypatch.setattr(Following, "_others_have", lambda following, state: state.leader != following._node_id)
+    kinds = {
+        violation.kind for violation in run_scenario(0, ROT, WRITERS, node_count=NODES, trouble_s=TROUBLE_S).violations
+    }
+    assert Kind.BEHIND in kinds

@@ -1,0 +1,206 @@
+"""Nodes that ask to be let into a cluster, and disks that are lost: what becomes of them, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from headrace.broker.identity import IDENTITY_FILE, WrongIdentity
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NodeId
+from headrace.runtime.network import Address
+from headrace.simulation.cluster import NodeProcess, SimulatedCluster
+from headrace.simulation.universe import Universe, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+
+FOUR = NodeId(4)
+LIMIT_S = 100.0
+
+
+def played(story: Callable[[SimulatedCluster], Coroutine[object, object, T]], node_count: int = 3) -> T:
+    async def play(universe: Universe) -> T:
+        cluster = SimulatedCluster(universe, node_count=node_count)
+        for process in cluster.nodes:
+            process.launch()  # without a supervisor: who is down stays down
+        await cluster.wait_ready()
+        return await story(cluster)
+
+    return run(play, seed=1, limit_s=LIMIT_S)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """The run's own limit of time ends a wait that is in vain."""
+    while not is_so():
+        await asyncio.sleep(0.1)
+
+
+async def exit_of(process: NodeProcess) -> BaseException | None:
+    await until(lambda: bool(process.exits))
+    return process.exits[-1][1]
+
+
+def leading(cluster: SimulatedCluster) -> NodeProcess | None:
+    return next((it for it in cluster.nodes if it.node is not None and it.is_serving and it.node.is_controller), None)
+
+
+def voters(cluster: SimulatedCluster) -> list[tuple[int, bytes | None]]:
+    process = leading(cluster)
+    if process is None or process.node is None:
+        return []
+    return [(voter.node_id, voter.directory) for voter in process.node.quorum.raft.membership.voters]
+
+
+def test_a_guest_learns_serves_and_needs_no_second_invitation() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        guest = cluster.join(FOUR)
+        await until(lambda: guest.is_serving)
+        assert guest.node is not None
+        assert guest.node.quorum.raft.membership.learners == (FOUR,)
+        assert [voter for voter, _ in voters(cluster)] == [1, 2, 3]  # three are enough
+        guest.host.crash()
+        guest.join = ()
+        guest.launch()
+        await until(lambda: guest.is_serving)
+
+    played(story)
+
+
+def test_an_id_that_a_living_node_has_is_refused() -> None:
+    async def story(cluster: SimulatedCluster) -> BaseException | None:
+        imposter = NodeProcess(cluster.universe, FOUR, {}, {}, [Address("node-1", 9093)])
+        imposter.node_id = NodeId(2)
+        imposter.launch()
+        return await exit_of(imposter)
+
+    refusal = played(story)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert "node 2 is running" in refusal.message
+
+
+def test_nobody_there_is_said_after_a_while() -> None:
+    async def play(universe: Universe) -> BaseException | None:
+        lonely = NodeProcess(universe, FOUR, {}, {}, [Address("nobody", 9093)])
+        lonely.launch()
+        return await exit_of(lonely)
+
+    refusal = run(play, seed=1, limit_s=LIMIT_S)
+    assert isinstance(refusal, Refusal)
+    assert "no node of the cluster can be reached" in refusal.message
+
+
+def test_the_clients_door_is_not_the_nodes_door() -> None:
+    async def story(cluster: SimulatedCluster) -> BaseException | None:
+        lost = NodeProcess(cluster.universe, FOUR, {}, {}, [cluster.nodes[0].address])
+        lost.launch()
+        return await exit_of(lost)
+
+    refusal = played(story)
+    assert isinstance(refusal, Refusal)
+    assert "is not where nodes meet" in refusal.message
+
+
+def test_a_cluster_of_its_own_joins_no_other() -> None:
+    async def story(cluster: SimulatedCluster) -> BaseException | None:
+        hermit = NodeProcess(cluster.universe, FOUR, {}, {})
+        hermit.launch()
+        await until(lambda: hermit.is_serving)
+        hermit.host.crash()
+        return await exit_of(cluster.join(FOUR))
+
+    refusal = played(story)
+    assert isinstance(refusal, WrongIdentity)
+    assert "a cluster of its own" in str(refusal)
+
+
+def test_a_directory_of_another_cluster_is_refused() -> None:
+    async def story(cluster: SimulatedCluster) -> BaseException | None:
+        guest = cluster.join(FOUR)
+        await until(lambda: guest.is_serving)
+        for process in (guest, *cluster.nodes):
+            process.host.crash()
+        for process in cluster.nodes:
+            process.host.replace_disk()
+            process.launch()
+        await cluster.wait_ready()
+        return await exit_of(cluster.join(FOUR))
+
+    refusal = played(story)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def lose_disk(process: NodeProcess, *, keeps_name: bool = False) -> None:
+    """All of it, or all but the file that says whose it is."""
+    name = process.host.world.disk.read_file(IDENTITY_FILE)
+    process.host.power_cut()
+    process.host.replace_disk()
+    if keeps_name:
+        process.host.restart().disk.write_file(IDENTITY_FILE, name)
+        process.host.crash()
+
+
+@pytest.mark.parametrize(("lost", "keeps_name"), [(1, False), (2, False), (3, False), (2, True)])
+def test_a_voter_with_an_empty_disk_votes_again_once_it_has_everything(lost: int, keeps_name: bool) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        await until(lambda: all(directory for _, directory in voters(cluster)) and len(voters(cluster)) == 3)
+        before = dict(voters(cluster))
+        process = cluster.nodes[lost - 1]
+        lose_disk(process, keeps_name=keeps_name)
+        process.launch()
+        await until(lambda: sorted(dict(voters(cluster))) == [1, 2, 3] and dict(voters(cluster)) != before)
+        after = dict(voters(cluster))
+        assert [node_id for node_id in after if after[node_id] != before[node_id]] == [lost]
+
+    played(story)
+
+
+def test_founders_are_told_of_the_same_voters() -> None:
+    async def play(universe: Universe) -> list[BaseException | None]:
+        places = {NodeId(it): Address(f"node-{it}", 9093) for it in (1, 2, 3)}
+        two = {node_id: places[node_id] for node_id in (NodeId(1), NodeId(2))}
+        processes = [NodeProcess(universe, NodeId(1), {}, two), NodeProcess(universe, NodeId(2), {}, places)]
+        for process in processes:
+            process.launch()
+        await until(lambda: any(process.exits for process in processes))
+        return [process.exits[-1][1] for process in processes if process.exits]
+
+    refusals = run(play, seed=1, limit_s=LIMIT_S)
+    assert all("the same --voters" in str(refusal) for refusal in refusals)
+
+
+def test_founders_wait_for_all_of_them() -> None:
+    async def play(universe: Universe) -> None:
+        cluster = SimulatedCluster(universe, node_count=3)
+        for process in cluster.nodes[:2]:
+            process.launch()
+        await asyncio.sleep(15)
+        assert not any(process.is_serving for process in cluster.nodes)
+        cluster.nodes[2].launch()
+        await cluster.wait_ready()
+
+    run(play, seed=1, limit_s=LIMIT_S)
+
+
+def test_a_majority_of_emptied_disks_founds_nothing_over_a_living_node() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        survivor = cluster.nodes[0]
+        for process in cluster.nodes:
+            process.host.power_cut()
+        for process in cluster.nodes[1:]:
+            process.host.replace_disk()
+            process.launch()
+        await asyncio.sleep(15)
+        survivor.launch()
+        await asyncio.sleep(15)
+        assert not any(process.is_serving for process in cluster.nodes)
+        assert survivor.present is not None
+        assert survivor.present.quorum.has_log
+
+    played(story)

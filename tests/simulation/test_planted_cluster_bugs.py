@@ -1,0 +1,184 @@
+"""Bugs planted in what makes a cluster of nodes, and a few seeds that must find each of them.
+
+Some of them were really there once; their names say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.broker.assembly import Assembly
+from headrace.broker.metadata_entries import batch_of
+from headrace.broker.metadata_store import MetadataStore
+from headrace.broker.partition import Partition
+from headrace.metadata import elections, node_commands
+from headrace.model.names import Offset
+from headrace.replication.in_sync import Followers
+from headrace.replication.replica import _UNBOUNDED, Replica
+from headrace.simulation.history import Kind
+from headrace.simulation.scenario import run_scenario
+from headrace.wire.batches import read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.metadata.image import ClusterImage
+    from headrace.metadata.records import PartitionChanged
+    from headrace.model.names import NodeId
+    from headrace.raft.log import Entry
+
+NODES = 3
+SEEDS_MAX = 6
+SEEDS_MAX_LONG = 40
+QUICK = 3  # of the cases: the first seeds find them
+TROUBLE_S = 10.0
+WRITERS = ("batches", "pipelines")
+LOSS = {Kind.LOST, Kind.GONE, Kind.TWO_VALUES, Kind.FORKED, Kind.BEHIND}
+
+
+def commit_what_only_the_leader_has(patch: pytest.MonkeyPatch) -> None:
+    honest = Replica._review_in_sync
+
+    def review(replica: Replica) -> None:
+        honest(replica)
+        replica._others_reached = _UNBOUNDED
+
+    patch.setattr(Replica, "_review_in_sync", review)
+
+
+def count_what_followers_have_only_written(patch: pytest.MonkeyPatch) -> None:
+    honest = Followers.reached
+    patch.setattr(Followers, "reached", lambda them, node_id, **_: honest(them, node_id, counts_written=True))
+
+
+def elect_anybody(patch: pytest.MonkeyPatch) -> None:
+    def electable(image: ClusterImage, partition: Any, *, but: int = -1) -> int:
+        return next((it for it in partition.replicas if it != but and image.is_here(it)), -1)
+
+    patch.setattr(elections, "electable", electable)
+
+
+def keep_the_absent_in_sync(patch: pytest.MonkeyPatch) -> None:
+    honest = elections.without_node
+
+    def without_node(image: ClusterImage, node_id: NodeId, **options: Any) -> list[PartitionChanged]:
+        changes = []
+        for change in honest(image, node_id, **options):
+            before = image.partition(change.topic_id, change.partition)
+            assert before is not None
+            changes.append(replace(change, isr=before.isr))
+        return changes
+
+    patch.setattr(node_commands, "without_node", without_node)
+
+
+def lead_on_in_the_last_lifes_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Was there: a node that came back took its roles from an image that did not know its new life yet."""
+
+    async def at_once(_: Assembly) -> None: ...
+
+    patch.setattr(Assembly, "_registration_applied", at_once)
+
+
+def delete_records_on_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
+    """Was there: the next leader still had what was confirmed to be deleted."""
+
+    async def at_once(*_: Any) -> None: ...
+
+    patch.setattr(Partition, "deleted_everywhere", at_once)
+
+
+def commit_without_whom_it_proposes(patch: pytest.MonkeyPatch) -> None:
+    """The controller may have agreed already, and elect the newcomer, before the leader knows."""
+    patch.setattr(Replica, "_members", property(lambda replica: set(replica.in_sync)))
+
+
+def take_in_who_knows_an_old_watermark(patch: pytest.MonkeyPatch) -> None:
+    """Was there: a restarted leader let in whoever had reached its own old high watermark."""
+    honest = Replica.become_leader
+
+    def become_leader(replica: Replica, *arguments: Any) -> Any:
+        advanced = honest(replica, *arguments)
+        replica._epoch_start = Offset(0)
+        return advanced
+
+    patch.setattr(Replica, "become_leader", become_leader)
+
+
+def never_cut_by_epoch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "divergence", lambda *_: None)
+
+
+def count_entries_that_are_only_written(patch: pytest.MonkeyPatch) -> None:
+    """A voter acknowledges what a power cut can take from it."""
+
+    async def append(store: MetadataStore, entries: tuple[Entry, ...]) -> None:
+        batches = [batch_of(entry) for entry in entries]
+        store.log.append(batches, [read_header(batch) for batch in batches])
+        ticket = store.log.begin_flush()
+        assert ticket is not None
+        store.log.finish_flush(ticket)
+
+    patch.setattr(MetadataStore, "_append", append)
+
+
+def lead_on_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    honest = Replica.set_leased
+    patch.setattr(Replica, "set_leased", lambda replica, _: honest(replica, True))
+
+
+@dataclass(frozen=True)
+class Case:
+    plant: Callable[[pytest.MonkeyPatch], None]
+    faults: tuple[str, ...]
+    found_as: set[Kind]
+    works: tuple[str, ...] = WRITERS
+
+
+TWO_HEADS = {Kind.TWO_VOTES, Kind.TWO_LEADERS, Kind.METADATA_FORKED}
+"""`tests/properties/test_raft_planted_bugs.py` removes Raft's own rules; here it is what nodes add to them."""
+ONE_AFTER_THE_OTHER = ("crash of the controller", "crash", "power cut")
+
+CASES = [
+    Case(lead_on_without_a_lease, ("cut off from the others", "halves"), {Kind.FENCED_LEADER}),
+    Case(commit_without_whom_it_proposes, ("crash", "pause"), {Kind.UNCOUNTED, *LOSS}),
+    Case(never_cut_by_epoch, ("crash", "cut off from the others", "halves"), {Kind.BUG, *LOSS}),
+    Case(commit_what_only_the_leader_has, ("crash",), LOSS),
+    Case(count_what_followers_have_only_written, ("power cut of several",), LOSS),
+    Case(elect_anybody, ("crash", "cut off from the others"), LOSS),
+    Case(keep_the_absent_in_sync, ("crash", "power cut"), {Kind.FENCED_IN_SYNC, Kind.STUCK, *LOSS}),
+    Case(lead_on_in_the_last_lifes_epoch, ("crash",), {Kind.WATERMARK_FELL, Kind.TWO_LEADERS, *LOSS}),
+    Case(
+        delete_records_on_the_leader_alone,
+        ("crash of the controller", "crash"),
+        {Kind.UNDELETED},
+        ("trimming", *WRITERS),
+    ),
+    Case(take_in_who_knows_an_old_watermark, ONE_AFTER_THE_OTHER, LOSS),
+    Case(count_entries_that_are_only_written, ("power cut of several",), {*TWO_HEADS, Kind.METADATA, Kind.BUG, *LOSS}),
+]
+
+
+def is_found(case: Case, seed: int) -> bool:
+    report = run_scenario(seed, case.faults, case.works, node_count=NODES, trouble_s=TROUBLE_S)
+    return not case.found_as.isdisjoint(violation.kind for violation in report.violations)
+
+
+@pytest.mark.parametrize("case", CASES[:QUICK], ids=lambda case: case.plant.__name__)
+def test_a_planted_bug_is_found(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.plant(monkeypatch)
+    assert any(is_found(case, seed) for seed in range(SEEDS_MAX)), f"{SEEDS_MAX} seeds did not find it"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.plant.__name__)
+def test_a_planted_bug_is_found_and_nothing_else(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.plant(monkeypatch)
+    seed = next((seed for seed in range(SEEDS_MAX_LONG) if is_found(case, seed)), None)
+    assert seed is not None, f"{SEEDS_MAX_LONG} seeds did not find it"
+    monkeypatch.undo()
+    assert run_scenario(seed, case.faults, case.works, node_count=NODES, trouble_s=TROUBLE_S).violations == []

@@ -1,0 +1,78 @@
+"""What a voter must never forget: also on a full disk, and through a crash in the middle of writing it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.broker.ballot_box import FILE, REWRITE_BYTES, BallotBox
+from headrace.model.names import NodeId
+from headrace.raft.log import Term
+from headrace.raft.membership import Replica
+from headrace.raft.ready import Ballot
+from headrace.runtime.disk import SystemDisk
+from headrace.storage.damage import DamagedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VOTE = Replica(NodeId(2), b"d" * 16)
+EARLIER, LATER = Ballot(Term(4), VOTE), Ballot(Term(5))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SystemDisk]:
+    disk = SystemDisk(tmp_path)
+    yield disk
+    disk.close()
+
+
+def saved(disk: SystemDisk, *ballots: Ballot) -> None:
+    box = BallotBox(disk)
+    box.load()
+    for ballot in ballots:
+        box.save(ballot)
+    box.close()
+
+
+def found(disk: SystemDisk) -> Ballot | None:
+    box = BallotBox(disk)
+    ballot = box.load()
+    box.close()
+    return ballot
+
+
+def test_the_last_one_counts(disk: SystemDisk) -> None:
+    assert found(disk) is None
+    saved(disk, EARLIER)
+    assert found(disk) == EARLIER
+    saved(disk, LATER)
+    assert found(disk) == LATER
+
+
+def test_a_torn_line_was_never_told_to_anybody(disk: SystemDisk, tmp_path: Path) -> None:
+    saved(disk, EARLIER)
+    whole = (tmp_path / FILE).read_bytes()
+    saved(disk, LATER)
+    both = (tmp_path / FILE).read_bytes()
+    for size in range(len(whole), len(both)):
+        (tmp_path / FILE).write_bytes(both[:size])
+        assert found(disk) == EARLIER
+        saved(disk, LATER)
+        assert found(disk) == LATER
+
+
+def test_damage_is_no_reason_to_vote_again(disk: SystemDisk, tmp_path: Path) -> None:
+    saved(disk, EARLIER, LATER, EARLIER)
+    content = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(b"X" + content[1:])
+    with pytest.raises(DamagedLog, match="voted for is damaged"):
+        found(disk)
+
+
+def test_it_does_not_grow_without_end(disk: SystemDisk, tmp_path: Path) -> None:
+    saved(disk, *[Ballot(Term(term), VOTE) for term in range(1, 1500)])
+    assert (tmp_path / FILE).stat().st_size < 2 * REWRITE_BYTES
+    assert found(disk) == Ballot(Term(1499), VOTE)

@@ -1,0 +1,67 @@
+"""A log may begin within a batch, since records are deleted singly. A follower that begins anew gets all of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.broker.fetching import FetchSession, Reader, Wanted
+from headrace.broker.partition import Expected, new_batches
+from headrace.broker.topics import ServedTopic, TopicTable
+from headrace.model.errors import ErrorCode
+from headrace.model.names import Epoch, NodeId, Offset
+from headrace.runtime.disk import SystemDisk
+from headrace.storage.settings import LogSettings
+from headrace.wire.batches import CorruptBatch
+from tests.unit.broker.small_partitions import NAME, SmallPartition, batch_of
+from tests.unit.storage.small_logs import new_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from headrace.broker.fetching import Fetched
+
+DELETED_BEFORE = Offset(4)  # in the middle of the second batch: offsets 2 to 5
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[SmallPartition]:
+    disk = SystemDisk(tmp_path)
+    small = SmallPartition(new_log(disk, LogSettings(segment_ms=1 << 60, retention_ms=None)), disk)
+    for count in (2, 4, 2):
+        small.send(batch_of(count))
+    small.flush()
+    small.partition.delete_records(DELETED_BEFORE)
+    yield small
+    disk.close()
+
+
+def fetched_from(small: SmallPartition, offset: int) -> Fetched:
+    """As another node that follows."""
+    topic = ServedTopic(small.log.log_id.topic_id, NAME.topic)
+    topic.partitions = [None] * NAME.partition + [small.partition]
+    table = TopicTable()
+    table.add(topic)
+    session = FetchSession(table)
+    session.reader = Reader(NodeId(2), 1)
+    session.want(Wanted(NAME.topic, NAME.partition, Offset(offset), 1 << 20, Epoch(0)))
+    collected = session.collect(1 << 20, is_full=True, is_committed_only=False)
+    return collected.results[0][1]
+
+
+def test_it_is_told_to_begin_with_a_whole_batch_and_gets_that(small: SmallPartition) -> None:
+    refused = fetched_from(small, 0)
+    assert (refused.error_code, refused.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 2)
+    answer = fetched_from(small, 2)
+    assert answer.error_code == ErrorCode.NONE
+    assert answer.log_start_offset == DELETED_BEFORE
+    assert answer.records is not None
+    encoded = memoryview(answer.records.file.read(answer.records.position, answer.records.size))
+    answer.records.release()
+    epoch = small.partition.replica.leader_epoch
+    _, headers = new_batches(encoded, Expected(2, epoch, epoch, may_have_gaps=False))
+    assert [header.base_offset for header in headers] == [2, 6]
+    with pytest.raises(CorruptBatch, match="has offset 2, expected 4"):
+        new_batches(encoded, Expected(DELETED_BEFORE, epoch, epoch, may_have_gaps=False))

@@ -1,0 +1,138 @@
+"""Segments that are in use are read through, and whatever is not as it was written is told and refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.simulation.device import Operation
+from headrace.storage.damage import DamagedLog
+from headrace.storage.segment_check import SegmentCheck
+from tests.unit.storage.small_logs import batch_at, log_of, new_log, read, read_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headrace.runtime.disk import SystemDisk
+    from headrace.simulation.device import Device
+    from headrace.simulation.disk import SimulatedDisk
+    from headrace.storage.damage import DamagedRange
+    from headrace.storage.log import PartitionLog
+
+BATCH_BYTES = len(batch_at(0))
+EPOCH_BYTES = range(12, 16)
+VICTIM = 3  # which batch of a segment
+STEPS = (1, 250, 1 << 20)
+
+
+def checked(log: PartitionLog, *, closed_only: bool = False, step_bytes: int = 1 << 20) -> list[DamagedRange]:
+    found: list[DamagedRange] = []
+    for span in log.spans(closed_only=closed_only):
+        check = SegmentCheck(log.disk, span)
+        while check.step(step_bytes):
+            pass
+        assert check.position == span.size
+        found += check.damaged
+    return found
+
+
+def flip(tmp_path: Path, log: PartitionLog, segment: int, position: int, mask: int = 0x10) -> None:
+    path = tmp_path / log.segments[segment].log_path
+    content = bytearray(path.read_bytes())
+    content[position] ^= mask
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("step_bytes", STEPS)
+def test_what_is_whole_is_found_whole(disk: SystemDisk, step_bytes: int) -> None:
+    log = log_of(disk, 40)
+    assert len(log.segments) > 3
+    assert checked(log, step_bytes=step_bytes) == []
+
+
+def test_the_background_leaves_alone_what_is_written_to(disk: SystemDisk) -> None:
+    log = log_of(disk, 40)
+    closed = log.spans(closed_only=True)
+    assert [span.base_offset for span in closed] == [segment.base_offset for segment in log.segments[:-1]]
+    assert [span.end_offset for span in closed] == [segment.base_offset for segment in log.segments[1:]]
+    assert log.spans(closed[1].end_offset, closed_only=True) == closed[2:]
+    assert new_log(disk).spans(closed_only=False) == []
+
+
+@pytest.mark.parametrize("step_bytes", STEPS)
+def test_whichever_byte_is_flipped_the_batch_is_found_and_refused(
+    disk: SystemDisk, tmp_path: Path, step_bytes: int
+) -> None:
+    log = log_of(disk, 40)
+    first = log.segments[1].base_offset
+    for byte in (*range(EPOCH_BYTES.start), *range(EPOCH_BYTES.stop, BATCH_BYTES)):
+        for mask in (0x01, 0x80):
+            flip(tmp_path, log, 1, VICTIM * BATCH_BYTES + byte, mask)
+            (found,) = checked(log, closed_only=True, step_bytes=step_bytes)
+            assert (found.first_offset, found.position) == (first + VICTIM, VICTIM * BATCH_BYTES)
+            assert found.end_offset == first + VICTIM + 1
+            flip(tmp_path, log, 1, VICTIM * BATCH_BYTES + byte, mask)
+    assert checked(log) == []
+
+
+def test_an_epoch_that_no_crc_covers_is_found_by_its_neighbours(disk: SystemDisk, tmp_path: Path) -> None:
+    log = log_of(disk, 40)
+    for byte in EPOCH_BYTES:
+        flip(tmp_path, log, 1, VICTIM * BATCH_BYTES + byte, 0x80)
+        assert checked(log)
+        flip(tmp_path, log, 1, VICTIM * BATCH_BYTES + byte, 0x80)
+
+
+def test_readers_get_all_but_the_damaged_batch(disk: SystemDisk, tmp_path: Path) -> None:
+    log = log_of(disk, 40)
+    victim = log.segments[1].base_offset + VICTIM
+    flip(tmp_path, log, 1, VICTIM * BATCH_BYTES + 16)  # its header makes no sense any more
+    for found in checked(log):
+        assert log.damage.add(found)
+        assert not log.damage.add(found)
+    before = [header.base_offset for offset in range(victim) for header in read(log, offset)]
+    assert max(before) == victim - 1
+    with pytest.raises(DamagedLog, match="is damaged at byte"):
+        read(log, victim)
+    after = log.segments[2].base_offset
+    assert len(read_all_from(log, after)) == 40 - after
+
+
+def read_all_from(log: PartitionLog, offset: int) -> list[int]:
+    log.advance_start(offset)
+    return [header.base_offset for header in read_all(log)]
+
+
+def test_every_damaged_place_of_a_segment_is_told(disk: SystemDisk, tmp_path: Path) -> None:
+    log = log_of(disk, 40)
+    for batch in (0, 2, 3, 6):
+        flip(tmp_path, log, 0, batch * BATCH_BYTES + 70)
+    assert [(found.first_offset, found.end_offset) for found in checked(log)] == [(0, 1), (2, 4), (6, 7)]
+
+
+def test_a_file_that_became_shorter_is_damaged_to_its_end(disk: SystemDisk, tmp_path: Path) -> None:
+    log = log_of(disk, 40)
+    path = tmp_path / log.segments[1].log_path
+    path.write_bytes(path.read_bytes()[: 2 * BATCH_BYTES])
+    (found,) = checked(log)
+    assert found.first_offset == log.segments[1].base_offset + 2
+    assert found.end_offset == log.segments[2].base_offset
+
+
+def test_what_the_disk_cannot_read_is_damaged(simulated: SimulatedDisk, device: Device) -> None:
+    log = log_of(simulated, 40)
+    device.fail(Operation.READ, log.segments[1].log_path)
+    (found,) = checked(log)
+    assert found.first_offset == log.segments[1].base_offset
+    assert "the disk cannot read it" in found.problem
+
+
+def test_a_file_that_is_removed_meanwhile_is_no_damage(disk: SystemDisk, tmp_path: Path) -> None:
+    log = log_of(disk, 40)
+    check = SegmentCheck(disk, log.spans(closed_only=True)[0])
+    assert check.step(1)
+    (tmp_path / log.segments[0].log_path).unlink()
+    assert check.step(1 << 20) == 0
+    assert check.is_gone
+    assert not check.damaged
