@@ -75,7 +75,10 @@ class MetadataStore:
 
     def load_ballot(self) -> Ballot:
         """Without a file: nobody was voted for, in the latest term that the log knows."""
-        return self._ballots.load() or Ballot(Term(max(self.log.epochs.latest, NO_TERM)))
+        try:
+            return self._ballots.load() or Ballot(Term(max(self.log.epochs.latest, NO_TERM)))
+        except OSError as error:
+            raise DiskFailure(f"the vote of this node cannot be written again: {error}") from error
 
     def _entries(self) -> Iterator[Entry]:
         log = self.log

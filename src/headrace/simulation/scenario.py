@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import traceback
 from contextlib import contextmanager
@@ -334,9 +335,15 @@ class _Scenario:
         """A disk that fails must end the node, and one that is full may keep it from starting."""
         has_failed_disk = "failed sync" in self.faults.happened or "failed write" in self.faults.happened
         if isinstance(error, DiskFailure | OSError):
-            return has_failed_disk
+            return has_failed_disk or ("full disk" in self.faults.happened and _is_lack_of_space(error))
         is_full = isinstance(error, Refusal) and error.code == ErrorCode.KAFKA_STORAGE_ERROR
         return is_full and "full disk" in self.faults.happened
+
+
+def _is_lack_of_space(error: BaseException) -> bool:
+    """Simulated disks keep none aside, so a vote may find no room."""
+    cause = error.__cause__ or error
+    return isinstance(cause, OSError) and cause.errno == errno.ENOSPC
 
 
 class _BugHandler(logging.Handler):
