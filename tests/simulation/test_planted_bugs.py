@@ -23,7 +23,7 @@ from headrace.servers.kafka.produce import PendingProduce
 from headrace.simulation.disk import SimulatedFile
 from headrace.simulation.history import Kind
 from headrace.simulation.scenario import PLAIN_WORKS, run_scenario
-from headrace.storage import flusher, recovery, verify
+from headrace.storage import flusher, layout, recovery, verify
 from headrace.storage.chain import Chain
 from headrace.storage.flush import FlushTicket
 from headrace.storage.producers import Replayed
@@ -46,7 +46,14 @@ def flush_without_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def flush_without_directories(patch: pytest.MonkeyPatch) -> None:
-    def sync(ticket: FlushTicket, disk: object) -> None:
+    """Of data: a node that has lost its metadata does not start, and loses nothing more."""
+    honest = FlushTicket.sync
+    metadata_directory = layout.directory_of(METADATA_LOG)
+
+    def sync(ticket: FlushTicket, disk: Any) -> None:
+        if metadata_directory in ticket.directories:
+            honest(ticket, disk)
+            return
         for _, file, _ in ticket.files:
             file.sync()
 
