@@ -100,7 +100,12 @@ def test_a_lost_node_is_told_of_until_it_is_back(cluster: ClusterProcesses) -> N
         assert ran.code == (0 if facts["is_healthy"] else UNHEALTHY)
         return facts
 
-    wait_until(lambda: f"{alone}-0" in status()["offline_partitions"], "what it alone had is offline")
+    def knows(node_id: int) -> bool:
+        told = json.loads(call_here(cluster.address(node_id), "cluster", "status", "--format", "json").out)
+        return f"{alone}-0" in told["offline_partitions"]
+
+    # Each node tells what it has applied, and the commands below ask any of them.
+    wait_until(lambda: knows(1) and knows(2), "both others know that what it alone had is offline")
     told = here(cluster, "cluster", "under-replicated", "--format", "json")
     assert told.code == UNHEALTHY
     lacking = {it["topic"]: it for it in json.loads(told.out)}
