@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headrace.broker.appending import AppendStage
 from headrace.broker.assembly import Assembly, Place
 from headrace.broker.belonging import Belonging
+from headrace.broker.cleaner import LogCleaner
 from headrace.broker.coordination import Coordination, new_topic
 from headrace.broker.counters import Counters
 from headrace.broker.damage_care import DamageCare
@@ -30,6 +31,7 @@ from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, ProducerId, TopicId, topic_name_problem
 from headrace.runtime.tasks import Breather, TaskScope
+from headrace.storage.compaction.workers import InThread
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import OPEN_FILES
 from headrace.storage.settings import LogSettings
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from headrace.metadata.settings import NodeSettings
     from headrace.runtime.network import Address
     from headrace.runtime.world import World
+    from headrace.storage.compaction.workers import CleaningWorker
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
     from headrace.wire.api import Message
@@ -87,6 +90,7 @@ class Node:
         open_files: int = OPEN_FILES,
         voters: Mapping[NodeId, Address] | None = None,
         join: Sequence[Address] = (),
+        cleaning_worker: CleaningWorker | None = None,
     ) -> None:
         """`voters` found a cluster together, this node among them; `join` are nodes of a cluster that exists. Without
         any, it is a cluster of its own."""
@@ -119,6 +123,8 @@ class Node:
         self._has_left = False
         self._place: Place
         self._followers: Followers
+        self.cleaner: LogCleaner
+        self._cleaning_worker = cleaning_worker or InThread(world)
         self.followers_heard_ms: dict[NodeId, int] = {}
         """When each node last fetched anything as a follower, on the steady clock."""
 
@@ -191,6 +197,7 @@ class Node:
             slots=self.settings.max_incremental_fetch_session_cache_slots,
         )
         self.coordination = Coordination(self)
+        self.cleaner = LogCleaner(self.topics, self.store, self._cleaning_worker, lambda: self.settings)
         self._followers = Followers(
             self.node_id, self.assembly.peers, self.store, lambda: self.broker_epoch, self._task_failed
         )
@@ -283,6 +290,7 @@ class Node:
         self._tasks.start(self.scrub.run(), "scrub")
         self._tasks.start(self.scrub.serve(), "scrub on demand")
         self._tasks.start(self.damage.run(), "damaged replicas")
+        self._tasks.start(self.cleaner.run(), "compaction")
         self._tasks.start(self._probe_lag(), "loop lag")
 
     # ---- what it knows

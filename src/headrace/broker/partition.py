@@ -18,6 +18,7 @@ from headrace.metadata.settings import DEFAULT_TOPIC_SETTINGS
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
 from headrace.replication.producers import NO_SEQUENCE, StagedProducers
+from headrace.storage.compaction.choice import CompactionSettings
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches import (
     ATTRIBUTES_LOW_BYTE,
@@ -540,6 +541,8 @@ class Partition:
         )
         views, headers = new_batches(records, expected)
         if views:
+            if headers[-1].next_offset - log.next_offset != sum(header.last_offset_delta + 1 for header in headers):
+                log.expect_gaps()  # the leader has compacted them
             log.append(views, headers)
             self.replica.on_written(Offset(log.next_offset))
             self._flusher.want(log, is_urgent=True)
@@ -708,11 +711,24 @@ def _whole_batch(records: memoryview, position: int) -> BatchHeader:
 def log_settings(settings: TopicSettings) -> LogSettings:
     """What storage needs of a topic's settings."""
     deletes = settings.deletes_old_segments
+    compaction = _compaction_settings(settings) if settings.is_compacted else None
     return LogSettings(
         segment_bytes=settings.segment_bytes,
-        segment_ms=settings.segment_ms,
+        # Only what is in a sealed segment can be compacted.
+        segment_ms=settings.segment_ms if compaction is None else min(settings.segment_ms, compaction.max_lag_ms),
         segment_index_bytes=settings.segment_index_bytes,
         index_interval_bytes=settings.index_interval_bytes,
         retention_ms=settings.retention_ms if deletes and settings.retention_ms != NO_LIMIT else None,
         retention_bytes=settings.retention_bytes if deletes and settings.retention_bytes != NO_LIMIT else None,
+        may_have_gaps=compaction is not None,
+        compaction=compaction,
+    )
+
+
+def _compaction_settings(settings: TopicSettings) -> CompactionSettings:
+    return CompactionSettings(
+        min_dirty_ratio=settings.min_cleanable_dirty_ratio,
+        min_lag_ms=settings.min_compaction_lag_ms,
+        max_lag_ms=settings.max_compaction_lag_ms,
+        delete_retention_ms=settings.delete_retention_ms,
     )

@@ -148,8 +148,12 @@ def _rewrite(disk: Disk, job: CleaningJob, group: Sequence[Source], end_offset: 
                 draft.unreported += header.size
         if is_changed:
             draft.finish()
-    finally:
-        draft.close(is_wanted=is_changed)
+            draft.close()
+        else:
+            draft.remove()
+    except (OSError, DamagedLog):
+        draft.remove()
+        raise
     yield Worked(draft.unreported)
     if is_changed:
         yield CleanedSegment(group[0].base_offset, end_offset, len(group), draft.size)
@@ -168,7 +172,6 @@ class _Draft:
         path = self._segment.log_path + layout.CLEANED
         disk.remove(path)
         self._file = disk.open(path, create=True)
-        self._is_finished = False
         self.unreported = 0
 
     @property
@@ -195,9 +198,12 @@ class _Draft:
         self._disk.write_file(segment.stem + layout.INDEX + layout.CLEANED, segment.index.encode())
         self._disk.write_file(segment.stem + layout.TIME_INDEX + layout.CLEANED, segment.time_index.encode())
         self._disk.sync_directory(self._directory)  # no promise may be seen without the log that it speaks of
-        self._is_finished = True
 
-    def close(self, *, is_wanted: bool) -> None:
+    def close(self) -> None:
         self._file.close()
-        if not (is_wanted and self._is_finished):
-            self._disk.remove(self._segment.log_path + layout.CLEANED)
+
+    def remove(self) -> None:
+        """It is not wanted, and takes up room that may be scarce."""
+        self.close()
+        for ending in (layout.LOG, layout.INDEX, layout.TIME_INDEX):
+            self._disk.remove(self._segment.stem + ending + layout.CLEANED)
