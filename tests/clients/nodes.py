@@ -33,6 +33,7 @@ class NodeProcess:
         self.data_dir = home / "data"
         self.log_path = home / "node.log"
         self.bootstrap_servers = ANY_PORT
+        self._home = home
         self._settings = [f"-X{name}={value}" for name, value in (configs or {}).items()]
         self._running: subprocess.Popen[str] | None = None
 
@@ -74,6 +75,13 @@ class NodeProcess:
         running.stdout.close()
         return code
 
+    def with_configs(self, configs: Mapping[str, str]) -> NodeProcess:
+        """The same node, stopped, with other settings for its next start."""
+        assert self._running is None
+        other = NodeProcess(self._home, configs)
+        other.bootstrap_servers = self.bootstrap_servers
+        return other
+
     # ---- what a test may look at
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
@@ -84,19 +92,31 @@ class NodeProcess:
 
     def stored_batches(self, topic: str, partition: int = 0) -> list[BatchHeader]:
         """The headers of a partition's batches as they lie on disk."""
-        (directory,) = (
-            path.parent
-            for path in self.data_dir.glob(f"{TOPICS}/*/{NAME}")
-            if path.read_text() == f"topic: {topic}\npartition: {partition}\n"
-        )
         headers = []
-        for segment in sorted(directory.glob(f"*{LOG}")):
+        for segment in sorted(self.directory_of(topic, partition).glob(f"*{LOG}")):
             content = segment.read_bytes()
             position = 0
             while position < len(content):
                 headers.append(read_header(content, position))
                 position += headers[-1].size
         return headers
+
+    def directory_of(self, topic: str, partition: int = 0) -> Path:
+        (directory,) = (
+            path.parent
+            for path in self.data_dir.glob(f"{TOPICS}/*/{NAME}")
+            if path.read_text() == f"topic: {topic}\npartition: {partition}\n"
+        )
+        return directory
+
+    def flip_byte(self, topic: str, position: int) -> None:
+        """Damage a partition's first segment, as a bad disk does."""
+        first = min(self.directory_of(topic).glob(f"*{LOG}"))
+        with first.open("r+b") as file:
+            file.seek(position)
+            (byte,) = file.read(1)
+            file.seek(position)
+            file.write(bytes([byte ^ 0xFF]))
 
     def memory_mb(self, field: str = "VmRSS") -> int:
         """What the process holds now, or with `VmHWM` the most that it ever held."""
