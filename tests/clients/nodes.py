@@ -9,7 +9,14 @@ import sys
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from headrace.storage.layout import LOG, NAME, TOPICS
 from headrace.wire.batches import BatchHeader, read_header
@@ -89,6 +96,15 @@ class NodeProcess:
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         admin.create_topics([wanted], operation_timeout=PATIENCE_S)[name].result(PATIENCE_S)
         return name
+
+    def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+            for setting, value in configs.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
     def stored_batches(self, topic: str, partition: int = 0) -> list[BatchHeader]:
         """The headers of a partition's batches as they lie on disk."""
