@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 60.0  # against hangs only; everything waited for here takes a fraction of it
 ANY_PORT: Final = "127.0.0.1:0"
 SERVE: Final = (sys.executable, "-m", "headrace", "serve")
-_READY = re.compile(r"is ready: kafka://(\S+)")
+_READY = re.compile(r"is ready: kafka://(\S+)(?: (http://\S+))?")
 _SIGNS_OF_A_BUG = ("our fault", "Traceback", "must stop")
 
 
@@ -40,6 +40,7 @@ class NodeProcess:
         self.data_dir = home / "data"
         self.log_path = home / "node.log"
         self.bootstrap_servers = ANY_PORT
+        self.http = ""
         self._home = home
         self._settings = [f"-X{name}={value}" for name, value in (configs or {}).items()]
         self._running: subprocess.Popen[str] | None = None
@@ -59,6 +60,7 @@ class NodeProcess:
         ready = _READY.search(line)
         assert ready is not None, f"the node did not start: {line!r}\n{self.log_path.read_text()}"
         self.bootstrap_servers = ready[1]
+        self.http = ready[2]
         return self
 
     def stop(self) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import time
+import urllib.request
+from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from headrace.wire.batches import Codec
+from tests.clients.commands import call
 from tests.clients.four_clients import CLIENTS, READ_COMMITTED, Confluent, Message, client_name
 from tests.clients.nodes import PATIENCE_S, NodeProcess, new_name
 
@@ -23,6 +30,7 @@ pytest_plugins = ["tests.clients.node_fixtures"]
 EAGER = {"log.cleaner.backoff.ms": "50"}
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "max.compaction.lag.ms": "100"}
 KEYS = [b"key %d" % number for number in range(7)]
+OFFSETS = "__consumer_offsets"
 LONG_AGO_MS = 1_600_000_000_000
 
 
@@ -158,6 +166,69 @@ def test_what_was_compacted_is_there_after_a_crash(start_node: Callable[[dict[st
     node.kill()
     node.start()
     assert newest(read(node, topic)) == {b"%d" % (number % 20): b"%d" % (2000 + number) for number in range(980, 1000)}
+
+
+def test_its_state_is_told(mixed: tuple[NodeProcess, str, dict[bytes, bytes]]) -> None:
+    node, topic, _ = mixed
+    facts = json.loads(call(node.bootstrap_servers, "topics", "describe", "--name", topic, "--format", "json").out)
+    (compaction,) = facts["partitions"][0]["compaction"]
+    assert compaction["node"] == 1
+    assert compaction["error"] is None
+    assert compaction["saved_bytes"] > 5_000
+    assert compaction["last_pass_ms"] > LONG_AGO_MS
+    verbose = call(node.bootstrap_servers, "topics", "describe", "--name", topic, "--verbose").out
+    assert "LAST COMPACTED" in verbose
+    with urllib.request.urlopen(f"{node.http}/metrics", timeout=PATIENCE_S) as answer:
+        metrics = answer.read().decode()
+    labels = f'{{partition="0",topic="{topic}"}}'
+    for name in ("headrace_log_dirty_bytes", "headrace_compactions_total", "headrace_compaction_saved_bytes_total"):
+        assert f"{name}{labels}" in metrics
+
+
+def test_committed_offsets_are_compacted_and_still_there(
+    start_node: Callable[[dict[str, str]], NodeProcess],
+) -> None:
+    node = start_node({**EAGER, "offsets.topic.num.partitions": "1"})
+    topic = node.create_topic(new_name())
+    Confluent().write(node.bootstrap_servers, topic, [Message(b"%d" % number) for number in range(300)])
+    group = {"bootstrap.servers": node.bootstrap_servers, "group.id": new_name("group"), "enable.auto.commit": False}
+    consumer = Consumer(group)
+    for number in range(1, 301):
+        consumer.commit(offsets=[TopicPartition(topic, 0, number)], asynchronous=False)
+    node.alter_topic(OFFSETS, {"min.cleanable.dirty.ratio": "0", "max.compaction.lag.ms": "100"})
+
+    def count() -> int:
+        with suppress(FileNotFoundError):  # a segment was replaced while we looked
+            return sum(header.record_count for header in node.stored_batches(OFFSETS))
+        return 1000
+
+    wait_until(lambda: count() < 10, "few of the 300 commits are left")
+    for end_node in (node.stop, node.kill):
+        assert consumer.committed([TopicPartition(topic, 0)], PATIENCE_S)[0].offset == 300
+        end_node()
+        node.start()
+    assert consumer.committed([TopicPartition(topic, 0)], PATIENCE_S)[0].offset == 300
+    consumer.close()
+
+
+def test_the_death_of_the_cleaner_is_noticed_and_survived(
+    start_node: Callable[[dict[str, str]], NodeProcess],
+) -> None:
+    node = start_node({**EAGER, "log.cleaner.io.max.bytes.per.second": "1000000"})
+    topic = node.create_topic(new_name(), configs=COMPACTED)
+    messages = [Message(b"%d" % number + b"v" * 1000, b"key %d" % (number % 10)) for number in range(2500)]
+    Confluent().write(node.bootstrap_servers, topic, messages)
+    found: list[int] = []
+
+    def has_cleaner() -> bool:
+        found[:] = [int(pid) for pid in Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()]
+        return bool(found)
+
+    wait_until(has_cleaner, "the cleaner's process runs")
+    os.kill(found[0], signal.SIGKILL)
+    wait_until(lambda: "was ended by signal 9" in node.log_path.read_text(), "its end is told")
+    wait_for_few(node, topic, 10)
+    assert newest(read(node, topic)) == {message.key: message.value for message in messages[-10:]}
 
 
 def test_a_damaged_segment_stops_the_cleaning_of_its_log_alone(
