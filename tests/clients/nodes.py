@@ -100,11 +100,18 @@ class NodeProcess:
         return name
 
     def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
+        self._alter(ResourceType.TOPIC, name, configs)
+
+    def alter_settings(self, configs: Mapping[str, str]) -> None:
+        """The node's own, while it runs."""
+        self._alter(ResourceType.BROKER, "1", configs)
+
+    def _alter(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
         entries = [
             ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
             for setting, value in configs.items()
         ]
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        resource = ConfigResource(kind, name, incremental_configs=entries)
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 

@@ -99,11 +99,14 @@ class Probe(threading.Thread):
             assert self._producer.flush(PATIENCE_S) == 0
             self.took_ms.append((time.perf_counter() - began_s) * 1000)
 
-    def end(self) -> float:
-        """The 99th percentile."""
+    def take(self) -> tuple[float, int]:
+        """The 99th percentile since the last time, and of how many."""
+        took_ms, self.took_ms = sorted(self.took_ms), []
+        return took_ms[int(len(took_ms) * 0.99)], len(took_ms)
+
+    def end(self) -> None:
         self._is_over.set()
         self.join()
-        return sorted(self.took_ms)[int(len(self.took_ms) * 0.99)]
 
 
 def read_all(node: NodeProcess, topic: str) -> tuple[dict[bytes, bytes], int]:
@@ -128,10 +131,9 @@ def read_all(node: NodeProcess, topic: str) -> tuple[dict[bytes, bytes], int]:
                 values[message.key()] = message.value()
 
 
-def update(node: NodeProcess, topic: str, updates: int, keys: int) -> dict[bytes, bytes]:
-    """Write as fast as the client can; the values that must stay."""
-    chance = random.Random(keys)
-    expected: dict[bytes, bytes] = {}
+def update(node: NodeProcess, topic: str, updates: int, keys: int, expected: dict[bytes, bytes]) -> None:
+    """Write as fast as the client can; `expected` becomes the values that must stay."""
+    chance = random.Random(updates)
     errors: list[KafkaError] = []
     producer = Producer(
         {"bootstrap.servers": node.bootstrap_servers, "linger.ms": 20, "queue.buffering.max.messages": 200_000}
@@ -159,7 +161,6 @@ def update(node: NodeProcess, topic: str, updates: int, keys: int) -> dict[bytes
             producer.poll(0)
     assert producer.flush(CAMPAIGN_S) == 0
     assert not errors
-    return expected
 
 
 def size_of(node: NodeProcess, topic: str) -> int:
@@ -175,7 +176,13 @@ def size_of(node: NodeProcess, topic: str) -> int:
 def campaign(
     start_node: Callable[[dict[str, str]], NodeProcess], updates: int, keys: int, key_map_bytes: int, segment_bytes: int
 ) -> None:
-    node = start_node({"log.cleaner.backoff.ms": "100", "log.cleaner.dedupe.buffer.size": str(key_map_bytes)})
+    node = start_node(
+        {
+            "log.cleaner.backoff.ms": "100",
+            "log.cleaner.dedupe.buffer.size": str(key_map_bytes),
+            "log.cleaner.enable": "false",
+        }
+    )
     settings = {
         "cleanup.policy": "compact",
         "segment.bytes": str(segment_bytes),
@@ -188,9 +195,14 @@ def campaign(
     watch, probe = WorkerWatch(node.pid), Probe(node, probed)
     watch.start()
     probe.start()
+    expected: dict[bytes, bytes] = {}
     began_s = time.monotonic()
-    expected = update(node, topic, updates, keys)
+    update(node, topic, updates // 5, keys, expected)  # to compare with: what others feel of the writing alone
+    alone_ms, alone_count = probe.take()
+    node.alter_settings({"log.cleaner.enable": "true"})
+    update(node, topic, updates - updates // 5, keys, expected)
     wrote_s = time.monotonic() - began_s
+    cleaning_ms, cleaning_count = probe.take()
     assert read_all(node, topic)[0] == expected
     # Now all of it, and not only the share that was worth it so far. Only what is sealed is compacted.
     node.alter_topic(topic, {"min.cleanable.dirty.ratio": "0", "max.compaction.lag.ms": "1000"})
@@ -198,7 +210,7 @@ def campaign(
     while (seen := read_all(node, topic))[1] > len(expected):
         assert time.monotonic() < deadline_s, f"{seen[1]} records are left, expected {len(expected)}"
         time.sleep(1)
-    p99_ms = probe.end()
+    probe.end()
     measured = watch.end()
     assert seen[0] == expected
     assert measured.passes > 0, "no process of the cleaner was ever seen"
@@ -208,7 +220,8 @@ def campaign(
         f"\n{updates} updates of {keys} keys in {wrote_s:.0f} s; some {raw_mb:.0f} MiB written, "
         f"{size_of(node, topic) / MiB:.1f} MiB stay in {len(expected)} records; {measured.passes} passes; "
         f"node at most {node.memory_mb('VmHWM')} MB, cleaner {measured.worker_peak_mb} MB; "
-        f"a write elsewhere: p99 {p99_ms:.1f} ms of {len(probe.took_ms)}"
+        f"a write elsewhere meanwhile: p99 {cleaning_ms:.1f} ms of {cleaning_count}, "
+        f"without compaction {alone_ms:.1f} ms of {alone_count}"
     )
 
 

@@ -137,7 +137,7 @@ class LogCleaner:
         if settings is None or partition.log.is_closed:
             return False
         began_s = self._clock.monotonic_s()
-        size_before = partition.log.size_bytes
+        saved_before = state.saved_bytes
         try:
             job = cleaning_job(
                 partition.log,
@@ -146,7 +146,7 @@ class LogCleaner:
                 now_ms=self._clock.wall_ms(),
                 key_map_bytes=self._settings().log_cleaner_dedupe_buffer_size,
             )
-            finished = await self._perform(partition.log, job)
+            finished = await self._perform(partition.log, job, state)
         except DamagedLog as damage:
             _stop(partition, state, damage)
             return False
@@ -157,9 +157,7 @@ class LogCleaner:
             return False
         if finished is None:
             return False  # it was cut or removed meanwhile
-        saved_bytes = max(0, size_before - partition.log.size_bytes)
         state.passes += 1
-        state.saved_bytes += saved_bytes
         state.error = None
         state.last_pass_ms = self._clock.wall_ms()
         state.last_pass_s = self._clock.monotonic_s() - began_s
@@ -168,12 +166,12 @@ class LogCleaner:
             partition.name,
             finished.clean_end_offset,
             finished.dropped_records,
-            saved_bytes,
+            state.saved_bytes - saved_before,
             state.last_pass_s,
         )
         return True
 
-    async def _perform(self, partition_log: PartitionLog, job: CleaningJob) -> Finished | None:
+    async def _perform(self, partition_log: PartitionLog, job: CleaningJob, state: CleaningState) -> Finished | None:
         """None if the log changed under it. What was swapped by then stays: it is as true as before."""
         cuts = partition_log.cuts
         bytes_per_s = self._settings().log_cleaner_io_max_bytes_per_second
@@ -186,6 +184,7 @@ class LogCleaner:
                     case CleanedSegment():
                         if partition_log.cuts != cuts or not await self._store.swap(partition_log, event):
                             return None
+                        state.saved_bytes += job.size_between(event.base_offset, event.end_offset) - event.size
                     case Damaged():
                         raise event.as_error()
                     case Failed():

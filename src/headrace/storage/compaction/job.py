@@ -34,6 +34,10 @@ class CleaningJob:
     index_interval_bytes: int
     key_map_bytes: int
 
+    def size_between(self, base_offset: int, end_offset: int) -> int:
+        """The bytes of the sources that begin from `base_offset` on and below `end_offset`."""
+        return sum(source.size for source in self.sources if base_offset <= source.base_offset < end_offset)
+
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode()
 

@@ -29,9 +29,11 @@ def main(root: str, bytes_per_s: str) -> int:
     # The last node may have been killed, and its cleaner not yet have noticed: two must not write the same files.
     fcntl.flock(lock, fcntl.LOCK_EX)
     disk = SystemDisk(root, is_shared=True)
-    job = CleaningJob.decode(sys.stdin.buffer.readline())
+    line = sys.stdin.buffer.readline()
+    if not line.endswith(b"\n"):
+        return 1  # the node was gone before it could say what to do
     try:
-        for event in clean(disk, job):
+        for event in clean(disk, CleaningJob.decode(line)):
             _tell(event)
             if isinstance(event, Worked):
                 time.sleep(min(event.size / float(bytes_per_s), RESTS_AT_MOST_S))
