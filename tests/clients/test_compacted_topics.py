@@ -111,6 +111,14 @@ def test_every_client_reads_over_the_gaps(
             assert one.message.timestamp_ms == LONG_AGO_MS + int(turn)
 
 
+def test_our_own_client_reads_over_the_gaps(mixed: tuple[NodeProcess, str, dict[bytes, bytes]]) -> None:
+    node, topic, expected = mixed
+    ran = call(node.bootstrap_servers, "consume", "--topic", topic, "--format", "json")
+    assert ran.code == 0, ran.talk
+    seen = [json.loads(line) for line in ran.lines]
+    assert {one["key"].encode(): one["value"].encode() for one in seen} == expected
+
+
 @pytest.mark.parametrize("client", CLIENTS, ids=client_name)
 def test_every_client_reads_from_the_middle_of_a_gap(
     mixed: tuple[NodeProcess, str, dict[bytes, bytes]], client: Client
