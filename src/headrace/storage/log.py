@@ -471,17 +471,19 @@ class PartitionLog:
 
     # Compaction
 
-    def sealed_segments(self, *, with_times: bool) -> list[SealedSegment]:
-        """For compaction to look at. The times are those of the batches, and may take a read for each segment."""
+    def sealed_segments(self, *, times_from: int | None = None) -> list[SealedSegment]:
+        """For compaction to look at. Those that end after `times_from` come with their times, which may take a read."""
         chain = self._chain
         sealed = []
         for number, segment in enumerate(chain.segments[:-1]):
             oldest_ms = newest_ms = -1
-            if with_times:
-                newest_ms = self._places.newest_timestamp(segment)
-                first = header_at(self._handles.file(segment), 0, segment.size)
-                oldest_ms = -1 if first is None else first.max_timestamp
             end_offset = chain.end_of(number, self.next_offset)
+            if times_from is not None and end_offset > times_from:
+                newest_ms = self._places.newest_timestamp(segment)
+                if segment.first_timestamp < 0:
+                    first = header_at(self._handles.file(segment), 0, segment.size)
+                    segment.first_timestamp = -1 if first is None else first.max_timestamp
+                oldest_ms = segment.first_timestamp
             sealed.append(SealedSegment(segment.base_offset, end_offset, segment.size, oldest_ms, newest_ms))
         return sealed
 

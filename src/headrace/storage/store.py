@@ -300,7 +300,7 @@ class LogStore:
             if log.can_swap(cleaned):
                 if log.mark is None:
                     await self._store_mark(log, NOTHING_CLEAN)
-                await run(partial(_on_disk, partial(swap.promise, disk, directory, cleaned)))
+                await run(partial(_promise, disk, directory, cleaned))
             if not log.can_swap(cleaned):
                 await run(partial(_on_disk, partial(swap.discard, disk, directory, cleaned)))
                 return False
@@ -375,6 +375,15 @@ class LogStore:
     async def _write(self, path: str, content: bytes) -> bool:
         """Replace a file durably; False if the disk is full, and the old one still stands."""
         return await self.world.threads.run(partial(_replace_file, self.world.disk, path, content))
+
+
+def _promise(disk: Disk, directory: str, cleaned: CleanedSegment) -> None:
+    """On a full disk the cleaned files go again: they take up room."""
+    try:
+        _on_disk(partial(swap.promise, disk, directory, cleaned))
+    except Refusal:
+        _on_disk(partial(swap.discard, disk, directory, cleaned))
+        raise
 
 
 def _on_disk(step: Callable[[], None]) -> None:

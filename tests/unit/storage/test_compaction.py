@@ -172,6 +172,14 @@ def test_a_tombstone_stays_until_its_horizon(simulated: SimulatedDisk) -> None:
     assert log.mark == Mark(4, -1)
 
 
+def test_a_tombstone_may_stay_for_ever(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", None), (b"b", b"1"))
+    seal(log)
+    compact(log, now_ms=LATER_MS, delete_retention_ms=2**63 - 1)
+    assert [(record.key, record.timestamp) for record in records_in(log)] == [(b"a", FIRST_MS), (b"b", FIRST_MS + 1)]
+
+
 # ---- transactions and producers
 
 

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 def dirtiness_of(log: PartitionLog, settings: CompactionSettings, stable_offset: int, now_ms: int) -> Dirtiness:
     """What may be cleaned of a log below `stable_offset`, where every transaction is decided and committed."""
+    mark = log.mark or NOTHING_CLEAN
+    needs_times = settings.min_lag_ms > 0 or settings.max_lag_ms < NO_LAG_LIMIT
     return assess(
-        log.sealed_segments(with_times=settings.min_lag_ms > 0 or settings.max_lag_ms < NO_LAG_LIMIT),
-        log.mark or NOTHING_CLEAN,
+        log.sealed_segments(times_from=mark.clean_end_offset if needs_times else None),
+        mark,
         settings,
         start_offset=log.start_offset,
         safe_offset=min(stable_offset, log.flushed_offset),
@@ -30,7 +32,7 @@ def cleaning_job(
 ) -> CleaningJob:
     sources = tuple(
         Source(segment.base_offset, segment.size)
-        for segment in log.sealed_segments(with_times=False)
+        for segment in log.sealed_segments()
         if segment.end_offset <= dirtiness.end_offset
     )
     aborted = log.aborted_between(sources[0].base_offset, dirtiness.end_offset)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.storage.compaction.key_map import KeyMap
     from headrace.wire.batches import BatchHeader, Buffer
 
+HORIZON_MAX = 2**63 - 1  # what the field holds; it means for ever
 INFLATE_MAX = 64 << 20  # as for batches on their way in: what unfolds further was never taken into a compacted topic
 
 
@@ -77,7 +78,7 @@ class Sieve:
         self._aborted = AbortedTransactions(aborted)
         self._last_entries = last_entries
         self._now_ms = now_ms
-        self._new_horizon_ms = now_ms + delete_retention_ms
+        self._new_horizon_ms = min(now_ms + delete_retention_ms, HORIZON_MAX)
         self._present: set[int] = set()
         """Producers of which a transaction's batches stay; their next marker must too."""
         self.latest_horizon_ms = -1
