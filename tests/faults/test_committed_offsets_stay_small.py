@@ -14,7 +14,7 @@ from headrace.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.clients.nodes import new_name
+from tests.clients.nodes import PATIENCE_S, new_name
 from tests.clients.raw_connection import RawConnection
 from tests.clients.raw_members import fetch, find_coordinator
 
@@ -38,8 +38,16 @@ MiB = 1 << 20
 def commit(connection: RawConnection, group: str, topic: str, offset: int) -> None:
     parts = [OffsetCommitRequestPartition(number, offset, committed_metadata="") for number in range(PARTITIONS)]
     request = OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic, partitions=parts)])
-    answer = connection.ask(request, VERSION)
-    assert {part.error_code for part in answer.topics[0].partitions} == {ErrorCode.NONE}
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        answer = connection.ask(request, VERSION)
+        codes = {part.error_code for part in answer.topics[0].partitions}
+        if codes == {ErrorCode.NONE}:
+            return
+        # A node that its disk has held up for long takes no writes until it has heard from the controller again.
+        assert codes == {ErrorCode.NOT_COORDINATOR}
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
 
 
 def wait_for_answer(connection: RawConnection, group: str, topic: str) -> int:

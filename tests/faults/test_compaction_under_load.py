@@ -1,7 +1,7 @@
 """Millions of updates of few keys, while a node compacts them: what stays is right, small, and nobody waits for it.
 
-The short form runs always. The long one takes its sizes from COMPACTION_UPDATES and COMPACTION_KEYS, and says what it
-measured.
+The short form runs always. The long one takes its sizes from COMPACTION_UPDATES, COMPACTION_KEYS and
+COMPACTION_UPDATES_PER_S, and says what it measured.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.clients.node_fixtures"]
 
 UPDATES = int(os.environ.get("COMPACTION_UPDATES", "5000000"))
+UPDATES_PER_S = int(os.environ.get("COMPACTION_UPDATES_PER_S", "0"))  # 0: as fast as the client can
 KEYS = int(os.environ.get("COMPACTION_KEYS", "100000"))
 CAMPAIGN_S = 3600.0  # against hangs only
 KEY_MAP_BYTES = 128 << 20
@@ -132,7 +133,8 @@ def read_all(node: NodeProcess, topic: str) -> tuple[dict[bytes, bytes], int]:
 
 
 def update(node: NodeProcess, topic: str, updates: int, keys: int, expected: dict[bytes, bytes]) -> None:
-    """Write as fast as the client can; `expected` becomes the values that must stay."""
+    """`expected` becomes the values that must stay."""
+    began_s = time.monotonic()
     chance = random.Random(updates)
     errors: list[KafkaError] = []
     producer = Producer(
@@ -158,7 +160,9 @@ def update(node: NodeProcess, topic: str, updates: int, keys: int, expected: dic
         else:
             expected[key] = value
         if number % 1000 == 0:
+            early_s = began_s + number / UPDATES_PER_S - time.monotonic() if UPDATES_PER_S else 0.0
             producer.poll(0)
+            time.sleep(max(0.0, early_s))
     assert producer.flush(CAMPAIGN_S) == 0
     assert not errors
 

@@ -25,9 +25,9 @@ class KeyMap:
         slots = max(2, min(memory_bytes // SLOT_BYTES, int(keys_expected / FULL_AT) + 2))
         self._slots = slots
         self._limit = max(1, int(slots * FULL_AT))
-        self._first_halves = array("Q", bytes(8 * slots))
-        self._second_halves = array("Q", bytes(8 * slots))
-        self._offsets = array("q", b"\xff" * (8 * slots))  # -1: the slot is free
+        self._first_halves = array("Q", (0,)) * slots
+        self._second_halves = array("Q", (0,)) * slots
+        self._offsets = array("q", (-1,)) * slots  # -1: the slot is free
         self.count = 0
 
     @property
