@@ -29,9 +29,7 @@ from tests.unit.storage.small_logs import FIRST_MS, LOG_ID
 if TYPE_CHECKING:
     from headrace.storage.log import PartitionLog
 
-SETTINGS = LogSettings(
-    segment_bytes=700, segment_index_bytes=200, index_interval_bytes=150, retention_ms=None, may_have_gaps=True
-)
+SETTINGS = LogSettings(segment_bytes=700, segment_index_bytes=200, index_interval_bytes=150, retention_ms=None)
 DELETE_RETENTION_MS = 1000
 KEYS = [b"a", b"b", b"c", b"d", b"a key that is somewhat longer than the others"]
 PRODUCER_IDS = (1, 2, 3)

@@ -53,8 +53,12 @@ class CleaningState:
     error: str | None = None
     """Why the last pass failed, until one ends well."""
     errors: int = 0
-    is_stopped: bool = False
-    """True if the log is damaged: it is not cleaned any more before the node starts again."""
+    damaged: PartitionLog | None = None
+    """The copy of the log that is damaged, and not cleaned any more. One that was fetched again is another."""
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.damaged is not None
 
 
 class LogCleaner:
@@ -118,14 +122,20 @@ class LogCleaner:
     def _look_at(self, partition: Partition, settings: CompactionSettings) -> Dirtiness | None:
         """None if the log is not to be cleaned."""
         state = self.states.setdefault(partition.log_id, CleaningState())
+        if state.damaged is partition.log:
+            return None
         if state.is_stopped:
+            state.damaged = state.error = None
+        if partition.log.damage:
+            _stop(partition, state, str(partition.log.damage.ranges[0]))
             return None
         now_ms = self._clock.wall_ms()
         try:
             _roll_if_late(partition.log, settings, now_ms)
             dirtiness = dirtiness_of(partition.log, settings, partition.last_stable_offset, now_ms)
         except DamagedLog as damage:
-            _stop(partition, state, damage)
+            _stop(partition, state, str(damage))
+            partition.met(damage)
             return None
         state.dirty_bytes, state.clean_bytes = dirtiness.dirty_bytes, dirtiness.clean_bytes
         return dirtiness
@@ -148,7 +158,8 @@ class LogCleaner:
             )
             finished = await self._perform(partition.log, job, state)
         except DamagedLog as damage:
-            _stop(partition, state, damage)
+            _stop(partition, state, str(damage))
+            partition.met(damage)
             return False
         except (Refusal, CompanionEnded, OSError, ValueError) as trouble:
             state.errors += 1
@@ -206,8 +217,8 @@ def _roll_if_late(partition_log: PartitionLog, settings: CompactionSettings, now
             log.debug("no room for a new segment of %s; it is rolled later", partition_log)
 
 
-def _stop(partition: Partition, state: CleaningState, damage: DamagedLog) -> None:
-    state.is_stopped = True
+def _stop(partition: Partition, state: CleaningState, damage: str) -> None:
+    state.damaged = partition.log
     state.errors += 1
-    state.error = str(damage)
+    state.error = damage
     log.error("%s is not compacted any more: %s", partition.name, damage)

@@ -298,6 +298,7 @@ class FetchSession:
             readable.last_stable_offset,
             readable.log_start_offset,
             readable.records,
+            may_have_gaps=partition.log.may_have_gaps,
         )
 
     def note_progress(self, wanted: Wanted) -> None:

@@ -527,18 +527,16 @@ class Partition:
         self._notify()
         self._notify_followers()
 
-    def append_from_leader(self, records: memoryview, high_watermark: Offset, log_start: Offset) -> bool:
+    def append_from_leader(
+        self, records: memoryview, high_watermark: Offset, log_start: Offset, *, may_have_gaps: bool = False
+    ) -> bool:
         """What follows in the leader's log, as it is there. Raises CorruptBatch if it is damaged; nothing is kept then.
 
+        `may_have_gaps` is the leader's word: its log was compacted, if only long ago. Today's settings do not tell.
         Returns whether the log begins elsewhere now, which is to be made durable before anybody is told.
         """
         log = self.log
-        expected = Expected(
-            log.next_offset,
-            log.epochs.latest,
-            self.replica.leader_epoch,
-            log.settings.may_have_gaps,
-        )
+        expected = Expected(log.next_offset, log.epochs.latest, self.replica.leader_epoch, may_have_gaps)
         views, headers = new_batches(records, expected)
         if views:
             if headers[-1].next_offset - log.next_offset != sum(header.last_offset_delta + 1 for header in headers):
@@ -720,7 +718,6 @@ def log_settings(settings: TopicSettings) -> LogSettings:
         index_interval_bytes=settings.index_interval_bytes,
         retention_ms=settings.retention_ms if deletes and settings.retention_ms != NO_LIMIT else None,
         retention_bytes=settings.retention_bytes if deletes and settings.retention_bytes != NO_LIMIT else None,
-        may_have_gaps=compaction is not None,
         compaction=compaction,
     )
 

@@ -139,11 +139,17 @@ class PartitionLog:
                 end_offset,
                 segment.size,
                 not segment.is_dirty,
-                self.settings.may_have_gaps,
+                self.may_have_gaps,
+                segment,
             )
             for number, segment in enumerate(chain.segments[:count])
             if segment.size and (end_offset := chain.end_of(number, self.next_offset)) > from_offset
         ]
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Whether offsets may be missing: it was compacted at some time, or copied from one that was."""
+        return self.mark is not None
 
     @property
     def closed_end(self) -> int:
@@ -153,7 +159,7 @@ class PartitionLog:
     def has(self, span: SegmentSpan) -> bool:
         """Whether the segment is still there, and not in another form."""
         segment = self._chain.segments[self._chain.number_of(span.base_offset)]
-        return segment.base_offset == span.base_offset and segment.size >= span.size
+        return segment is span.segment and segment.size >= span.size
 
     @property
     def size_bytes(self) -> int:
@@ -493,12 +499,13 @@ class PartitionLog:
         return self._chain.active.first_timestamp if self._chain.active.size else -1
 
     def can_swap(self, cleaned: CleanedSegment) -> bool:
-        """False if the segments that it was made from are not all here any more."""
+        """False if the segments that it was made from are not all here any more, or the log is known to be damaged."""
         chain = self._chain
         number = chain.number_of(cleaned.base_offset)
         last = number + cleaned.source_count - 1
         return (
             not self.is_closed
+            and not self.damage
             and last < len(chain.segments) - 1
             and chain.segments[number].base_offset == cleaned.base_offset
             and chain.end_of(last, self.next_offset) == cleaned.end_offset

@@ -153,7 +153,7 @@ class _Recovery:
             self.report.notes.append(f"a compaction of offsets {base_offset} to {end_offset} was completed")
         self.file_names = self._clean_up()
         self.mark = load_mark(disk, self.directory)
-        self._may_have_gaps = settings.may_have_gaps or self.mark is not None
+        self._may_have_gaps = self.mark is not None
         self.segments = self._find_segments()
         stored = self._stored_epochs()
         self._check_first(stored or [])

@@ -15,7 +15,7 @@ from headrace_spark.codec.decoder import Columns, RangeDecoder
 from tests.unit.storage.compacted_logs import compact, flush, held
 from tests.unit.storage.small_logs import FIRST_MS, append, new_log
 
-SETTINGS = LogSettings(segment_bytes=2000, retention_ms=None, may_have_gaps=True)
+SETTINGS = LogSettings(segment_bytes=2000, retention_ms=None)
 
 
 @pytest.mark.parametrize("codec", list(Codec))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.runtime.disk import Disk
     from headrace.storage.log import PartitionLog
 
-SETTINGS = LogSettings(segment_bytes=1000, index_interval_bytes=150, retention_ms=None, may_have_gaps=True)
+SETTINGS = LogSettings(segment_bytes=1000, index_interval_bytes=150, retention_ms=None)
 LATER_MS = FIRST_MS + 100_000
 
 
