@@ -14,14 +14,15 @@ from headrace.storage.compaction.choice import CompactionSettings, Mark, SealedS
 from headrace.storage.compaction.job import CleanedSegment, CleaningJob, Source, decode_event, encode_event
 from headrace.storage.compaction.key_map import SLOT_BYTES, KeyMap
 from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
-from headrace.storage.damage import DamagedLog
+from headrace.storage.damage import DamagedLog, DamagedRange
 from headrace.storage.handles import Handles
 from headrace.storage.recovery import open_log
+from headrace.storage.segment_check import SegmentCheck
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches import Codec, read_header
 from headrace.wire.control import Marker
 from headrace.wire.records import Record, encode_batch
-from tests.unit.storage.compacted_logs import compact, flush, held, read_committed, values_of
+from tests.unit.storage.compacted_logs import PLENTY, compact, flush, held, read_committed, values_of
 from tests.unit.storage.small_logs import DIRECTORY, FIRST_MS, LOG_ID, append, marker_at, new_log, reopened
 
 if TYPE_CHECKING:
@@ -445,6 +446,59 @@ def test_a_log_is_due_when_its_tombstones_may_go() -> None:
     for now_ms, is_due in ((FIRST_MS + 4, False), (FIRST_MS + 5, True)):
         how = {"start_offset": 0, "safe_offset": 1000, "now_ms": now_ms}
         assert assess(segments(1, 1), mark, CompactionSettings(), **how).is_due is is_due
+
+
+# ---- damage
+
+
+def checked(log: PartitionLog) -> list[DamagedRange]:
+    found: list[DamagedRange] = []
+    for span in log.spans(closed_only=False):
+        check = SegmentCheck(log.disk, span)
+        while check.step(PLENTY):
+            pass
+        found += check.damaged
+    return found
+
+
+def test_gaps_are_no_damage_whatever_the_settings_say_now(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    assert not log.may_have_gaps
+    for turn in range(3):
+        write(log, (b"a", b"%d" % turn))
+        write(log, (b"b", b"%d" % turn))
+        seal(log)
+    compact(log, now_ms=LATER_MS)
+    assert offsets_in(log) == [4, 5]
+    for found in (log, reopened(log)):  # with settings that know of no compaction
+        assert found.settings.compaction is None
+        assert found.may_have_gaps
+        assert checked(found) == []
+
+
+def test_who_reads_a_segment_knows_when_another_has_taken_its_name(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    for turn in range(3):
+        write(log, (b"a", b"%d" % turn))
+        write(log, (b"b%d" % turn, b"stays"))
+        seal(log)
+    before = log.spans(closed_only=True)
+    compact(log, now_ms=LATER_MS)
+    (joined,) = log.spans(closed_only=True)
+    assert joined.path == before[0].path
+    assert joined.size > before[0].size
+    assert [log.has(span) for span in before] == [False, False, False]
+    assert log.has(joined)
+
+
+def test_nothing_is_put_in_place_in_a_log_that_is_known_to_be_damaged(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"))
+    seal(log)
+    cleaned = CleanedSegment(0, 1, 1, 10)
+    assert log.can_swap(cleaned)
+    log.damage.add(DamagedRange(log.segments[0].log_path, 0, 0, 1, "a bit is wrong"))
+    assert not log.can_swap(cleaned)
 
 
 # ---- the map, and the way through the pipe
