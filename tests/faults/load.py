@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import random
 import threading
@@ -36,7 +37,7 @@ QUICK_RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, 
 UNKNOWN_OFFSET = -1
 
 
-class Client(threading.Thread):
+class Client(threading.Thread, abc.ABC):
     """A thread that works until it is told to stop. Whatever breaks it is raised by `end`."""
 
     def __init__(self, name: str, history: History, seed: int) -> None:
@@ -46,8 +47,8 @@ class Client(threading.Thread):
         self.stopping = threading.Event()
         self.trouble: BaseException | None = None
 
-    def work(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def work(self) -> None: ...
 
     def run(self) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import errno
 import fcntl
 import os
@@ -38,7 +39,7 @@ def why_no_mounts() -> str | None:
 needs_mounts = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
 
 
-class MountedDisk:
+class MountedDisk(abc.ABC):
     """Use it with `with`: it is unmounted whatever happens."""
 
     def __init__(self, directory: Path, size_bytes: int) -> None:
@@ -62,8 +63,8 @@ class MountedDisk:
         finally:
             self.remove()
 
-    def mount(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def mount(self) -> None: ...
 
     def unmount(self) -> None:
         for attempt in range(1, UNMOUNT_TRIES + 1):
@@ -78,6 +79,7 @@ class MountedDisk:
                 time.sleep(0.05)
         self.is_mounted = False
 
+    @abc.abstractmethod
     def remove(self) -> None:
         """What is left once it is unmounted."""
 
@@ -110,6 +112,9 @@ class MemoryDisk(MountedDisk):
     def mount(self) -> None:
         _run("mount", "-t", "tmpfs", "-o", f"size={self.size_bytes}", "tmpfs", str(self.root))
         self.is_mounted = True
+
+    def remove(self) -> None:
+        """Nothing is left: it was memory."""
 
 
 class LoopDisk(MountedDisk):

@@ -1,4 +1,7 @@
-"""Nodes of a cluster are killed or stand still under load: nothing acked by all is lost, and others take over."""
+"""Nodes of a cluster are killed or stand still under load: nothing acked by all is lost, and others take over.
+
+A campaign asserts by itself: after each fault that service is back, in `finish` that every acked record is there once.
+"""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ def test_bad_days(first_seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("first_seed", range(1000, 3000, 100))
 def test_many_bad_days(first_seed: int) -> None:
+    """The walk's judge raises on the first broken promise."""
     for seed in range(first_seed, first_seed + 100):
         Walk(seed).go(60)
 

@@ -82,7 +82,7 @@ class Stage:
                 self.world.run(int(duration_ms))
             case ["propose", node_id, *payloads]:
                 for payload in payloads:
-                    self._ask(self._host(node_id), lambda node, payload=payload: node.propose(payload.encode()))  # type: ignore[misc]
+                    self._propose(self._host(node_id), payload)
             case ["read", node_id]:
                 self._read(self._host(node_id))
             case [("learner" | "promote" | "demote" | "remove") as change, node_id]:
@@ -154,6 +154,9 @@ class Stage:
         except Refusal as refusal:
             self._say(f"{host.node_id} refuses: {refusal.message}")
         self.world.pump(host)
+
+    def _propose(self, host: Host, payload: str) -> None:
+        self._ask(host, lambda node: node.propose(payload.encode()))
 
     def _read(self, host: Host) -> None:
         token = object()

@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.broker.follower_session import FollowerSession
+from headrace.broker.peers import RETRY_FIRST_S, RETRY_MAX_S
 from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, LogId, Offset
@@ -39,8 +40,6 @@ WAIT_MS: Final = 500
 ANSWER_S: Final = 5.0  # beyond the wait: a leader may have to read a cold disk
 FETCH_BYTES: Final = 8 << 20
 AHEAD_MAX: Final = 2  # fetches under way: one that waits, and one that says what was flushed meanwhile
-RETRY_FIRST_S: Final = 0.05
-RETRY_MAX_S: Final = 1.0
 
 
 class Followers:

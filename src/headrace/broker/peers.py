@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 CONNECT_S: Final = 1.0  # within one rack it takes a millisecond; a node that is off answers never
 ANSWER_S: Final = 10.0
 LETTERS_MAX: Final = 64  # waiting for one node: more only tell what the next heartbeat tells anyway
-RETRY_FIRST_S: Final = 0.05
+RETRY_FIRST_S: Final = 0.05  # a node that starts again is there within a second; then each try waits twice as long
 RETRY_MAX_S: Final = 1.0
 DOUBT_S: Final = 2.0  # a session: by then the controller has heard of it, or has fenced it
 LETTERS: Final = "letters"
@@ -153,11 +153,6 @@ class Peers:
 
     def start(self, work: Coroutine[object, object, None], name: str) -> None:
         self._tasks.start(work, name)
-
-    def forget(self, node_id: NodeId) -> None:
-        """Its address has changed: what is open leads to a life that is over."""
-        for key in [key for key in self._connections if key[0] == node_id]:
-            self._connections.pop(key).close()
 
 
 class _Postman:

@@ -45,9 +45,6 @@ class Sessions:
         """In the order of their ids: every controller would decide the same."""
         return sorted(node_id for node_id, end_ms in self._ends_ms.items() if end_ms <= now_ms)
 
-    def next_end_ms(self) -> int | None:
-        return min(self._ends_ms.values(), default=None)
-
 
 class Lease:
     """A node's own view: until when the others certainly believe that it is there.

@@ -83,10 +83,6 @@ class TopicSettings:
         """False if a record in the page cache already counts as committed."""
         return self.durability == FLUSHED
 
-    def required_in_sync_replicas(self, replication_factor: int) -> int:
-        """How many in-sync replicas `acks=all` needs; never more than the partition has."""
-        return min(self.min_insync_replicas, replication_factor)
-
 
 def topic_settings_from(texts: Mapping[str, str]) -> TopicSettings:
     """Typed settings from a text for each setting; a missing one has its default. Raises Refusal on a bad value."""

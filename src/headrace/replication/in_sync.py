@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.model.names import NO_OFFSET, NodeId, Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 LONG_HENCE_MS: Final = 2**63 - 1
 
@@ -77,10 +77,6 @@ class Followers:
     def broker_epoch(self, node_id: NodeId) -> int:
         follower = self._known.get(node_id)
         return -1 if follower is None else follower.broker_epoch
-
-    def forget_all_but(self, node_ids: Collection[NodeId]) -> None:
-        for node_id in [node_id for node_id in self._known if node_id not in node_ids]:
-            del self._known[node_id]
 
     def heard(self, heard_ms: Mapping[NodeId, int], end: Offset) -> int:
         """When each node last fetched anything at all. Returns since when somebody is not known to be caught up.

@@ -237,11 +237,6 @@ class Replica:
         self.flushed = min(self.flushed, next_offset)
         self.high_watermark = min(self.high_watermark, next_offset)
 
-    def on_restarted_at(self, next_offset: Offset) -> None:
-        """As a follower: the leader has nothing any more of what we lack; our log begins anew there."""
-        assert not self.is_leader
-        self.written = self.flushed = self.high_watermark = next_offset
-
     def _advance(self) -> Offset:
         if self.is_leader:
             reached = self.written if self._counts_written else self.flushed

@@ -18,7 +18,7 @@ from tests.unit.broker.small_partitions import LATEST_EPOCH, NODE, PRODUCE_VERSI
 from tests.unit.storage.small_logs import headers_in, new_log, read_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from headrace.broker.appending import Admitted
@@ -87,9 +87,9 @@ def read(
     return [header.base_offset for header in headers], readable
 
 
-def refusal_code(action: object) -> ErrorCode:
+def refusal_code(action: Callable[[], object]) -> ErrorCode:
     with pytest.raises(Refusal) as refusal:
-        action()  # type: ignore[operator]
+        action()
     return refusal.value.code
 
 

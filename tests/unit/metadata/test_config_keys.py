@@ -138,11 +138,6 @@ def test_what_follows_from_settings():
     assert (endless.is_compacted, endless.deletes_old_segments, endless.commits_when_flushed) == (False, False, False)
 
 
-@pytest.mark.parametrize(("replication_factor", "required"), [(1, 1), (2, 2), (3, 2)])
-def test_a_topic_never_needs_more_replicas_in_sync_than_it_has(replication_factor, required):
-    assert DEFAULT_TOPIC_SETTINGS.required_in_sync_replicas(replication_factor) == required
-
-
 @pytest.mark.parametrize(
     ("text", "added", "removed", "with_added", "without_removed"),
     [

@@ -184,7 +184,10 @@ class Walk:
             elif not membership.is_voter(Replica(node_id, follower.directory)):
                 change = membership.demoting(node_id)
             if change != membership:
-                self.world.ask(leader, lambda node, to=change: node.change_membership(to, self.world.now_ms))  # type: ignore[misc]
+                self._ask_for(change, leader)
+
+    def _ask_for(self, membership: Membership, leader: Host) -> None:
+        self.world.ask(leader, lambda node: node.change_membership(membership, self.world.now_ms))
 
     def _tend_until_whole(self) -> None:
         for _ in range(40):

@@ -344,8 +344,6 @@ def test_a_follower_that_went_another_way_is_cut() -> None:
     replica.become_follower(Epoch(3), SECOND, ALL)
     replica.on_truncated(Offset(5))
     assert (replica.written, replica.flushed, replica.high_watermark) == (5, 5, 3)
-    replica.on_restarted_at(Offset(40))
-    assert (replica.written, replica.flushed, replica.high_watermark) == (40, 40, 40)
 
 
 def test_a_wish_that_a_change_has_overtaken_ends_quietly() -> None:
