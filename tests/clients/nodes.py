@@ -9,7 +9,14 @@ import sys
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from headrace.storage.layout import LOG, NAME, TOPICS
 from headrace.wire.batches import BatchHeader, read_header
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 60.0  # against hangs only; everything waited for here takes a fraction of it
 ANY_PORT: Final = "127.0.0.1:0"
 SERVE: Final = (sys.executable, "-m", "headrace", "serve")
-_READY = re.compile(r"is ready: kafka://(\S+)")
+_READY = re.compile(r"is ready: kafka://(\S+)(?: (http://\S+))?")
 _SIGNS_OF_A_BUG = ("our fault", "Traceback", "must stop")
 
 
@@ -33,6 +40,8 @@ class NodeProcess:
         self.data_dir = home / "data"
         self.log_path = home / "node.log"
         self.bootstrap_servers = ANY_PORT
+        self.http = ""
+        self._home = home
         self._settings = [f"-X{name}={value}" for name, value in (configs or {}).items()]
         self._running: subprocess.Popen[str] | None = None
 
@@ -51,6 +60,7 @@ class NodeProcess:
         ready = _READY.search(line)
         assert ready is not None, f"the node did not start: {line!r}\n{self.log_path.read_text()}"
         self.bootstrap_servers = ready[1]
+        self.http = ready[2]
         return self
 
     def stop(self) -> None:
@@ -74,6 +84,13 @@ class NodeProcess:
         running.stdout.close()
         return code
 
+    def with_configs(self, configs: Mapping[str, str]) -> NodeProcess:
+        """The same node, stopped, with other settings for its next start."""
+        assert self._running is None
+        other = NodeProcess(self._home, configs)
+        other.bootstrap_servers = self.bootstrap_servers
+        return other
+
     # ---- what a test may look at
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
@@ -82,21 +99,49 @@ class NodeProcess:
         admin.create_topics([wanted], operation_timeout=PATIENCE_S)[name].result(PATIENCE_S)
         return name
 
+    def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
+        self._alter(ResourceType.TOPIC, name, configs)
+
+    def alter_settings(self, configs: Mapping[str, str]) -> None:
+        """The node's own, while it runs."""
+        self._alter(ResourceType.BROKER, "1", configs)
+
+    def _alter(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+            for setting, value in configs.items()
+        ]
+        resource = ConfigResource(kind, name, incremental_configs=entries)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+
     def stored_batches(self, topic: str, partition: int = 0) -> list[BatchHeader]:
         """The headers of a partition's batches as they lie on disk."""
-        (directory,) = (
-            path.parent
-            for path in self.data_dir.glob(f"{TOPICS}/*/{NAME}")
-            if path.read_text() == f"topic: {topic}\npartition: {partition}\n"
-        )
         headers = []
-        for segment in sorted(directory.glob(f"*{LOG}")):
+        for segment in sorted(self.directory_of(topic, partition).glob(f"*{LOG}")):
             content = segment.read_bytes()
             position = 0
             while position < len(content):
                 headers.append(read_header(content, position))
                 position += headers[-1].size
         return headers
+
+    def directory_of(self, topic: str, partition: int = 0) -> Path:
+        (directory,) = (
+            path.parent
+            for path in self.data_dir.glob(f"{TOPICS}/*/{NAME}")
+            if path.read_text() == f"topic: {topic}\npartition: {partition}\n"
+        )
+        return directory
+
+    def flip_byte(self, topic: str, position: int) -> None:
+        """Damage a partition's first segment, as a bad disk does."""
+        first = min(self.directory_of(topic).glob(f"*{LOG}"))
+        with first.open("r+b") as file:
+            file.seek(position)
+            (byte,) = file.read(1)
+            file.seek(position)
+            file.write(bytes([byte ^ 0xFF]))
 
     def memory_mb(self, field: str = "VmRSS") -> int:
         """What the process holds now, or with `VmHWM` the most that it ever held."""

@@ -187,6 +187,8 @@ fetched = st.builds(
     int64,
     st.none() | st.builds(Records, st.binary(max_size=300)),
     st.none() | st.lists(st.tuples(int64, int64), max_size=2),
+    st.none() | st.tuples(int32, int64),
+    st.booleans(),
 )
 
 
@@ -228,6 +230,9 @@ def test_a_fetch_response_is_written_alike(version, correlation_id, topics, erro
                 aborted and [(each.producer_id, each.first_offset) for each in aborted]
             ) == part.aborted_transactions
             assert bytes(got.records or b"") == (part.records.content if part.records else b"")
+            told = part.diverging if version >= 12 else None
+            assert (got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == (told or (-1, -1))
+            assert got.may_have_gaps == (part.may_have_gaps and version >= 12 and told is None)
 
 
 @given(produce_versions, int32, names, ids, int32, int64, int64, int64)

@@ -15,6 +15,7 @@ from headrace.broker import metadata_store, partition, quorum
 from headrace.broker.metadata_store import METADATA_LOG
 from headrace.broker.node import Node
 from headrace.broker.partition import Readable
+from headrace.broker.producer_ids import ProducerIds
 from headrace.model.errors import DiskFailure
 from headrace.replication.producers import ProducerStates
 from headrace.replication.replica import Replica
@@ -141,11 +142,11 @@ def commit_metadata_without_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_producer_ids_in_memory(patch: pytest.MonkeyPatch) -> None:
-    async def new_producer_id(node: Node) -> int:
-        node._producer_ids = (node._producer_ids[0] + 1, 0)
-        return node._producer_ids[0]
+    async def take(ids: ProducerIds) -> int:
+        ids._next += 1
+        return ids._next
 
-    patch.setattr(Node, "new_producer_id", new_producer_id)
+    patch.setattr(ProducerIds, "take", take)
 
 
 def delete_records_in_memory(patch: pytest.MonkeyPatch) -> None:

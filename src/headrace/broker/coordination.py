@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.broker.coordinator import MindT, Shard
 from headrace.broker.elsewhere import ask_to_add
 from headrace.broker.markers import MarkerWriter
+from headrace.broker.own_topics import create_missing
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.groups.topics import KnownTopic
@@ -16,8 +17,7 @@ from headrace.coordinators.records import GROUP_KINDS, TRANSACTION_KINDS
 from headrace.coordinators.transactions.coordinator import AddPartitions, TransactionCoordinator
 from headrace.coordinators.transactions.effects import TransactionEffects
 from headrace.coordinators.transactions.settings import TransactionSettings
-from headrace.metadata.internal import CONSUMER_OFFSETS, INTERNAL_REPLICAS, TRANSACTION_STATE
-from headrace.metadata.topic_commands import NewTopic
+from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NodeId, TopicPartition
 from headrace.runtime.tasks import TaskScope
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from headrace.broker.partition import Partition
     from headrace.coordinators.effects import Effects
     from headrace.metadata.image import ClusterImage, Topic
-    from headrace.metadata.settings import NodeSettings
     from headrace.model.names import ProducerId, TopicId
 
 log = logging.getLogger(__name__)
@@ -39,16 +38,8 @@ log = logging.getLogger(__name__)
 GroupShard = Shard[GroupCoordinator]
 TransactionShard = Shard[TransactionCoordinator]
 
-SEGMENT_BYTES: Final = 100 << 20  # Kafka's choice: compaction works on closed segments, so they should not be large
-BATCH_BYTES_MAX: Final = 16 << 20  # one decision about the largest of groups must fit
 MARKERS_WAIT_S: Final = 0.003
 MARKERS_WAIT_S_MAX: Final = 0.1
-INTERNAL_CONFIGS: Final = (
-    ("cleanup.policy", "compact"),
-    ("compression.type", "producer"),
-    ("max.message.bytes", str(BATCH_BYTES_MAX)),
-    ("segment.bytes", str(SEGMENT_BYTES)),
-)
 
 
 class Coordination:
@@ -99,9 +90,8 @@ class Coordination:
         node = self._node
         if node.image.topic_named(topic) is None:
             log.info("creating %s", topic)
-            refusals = await node.create_topics([new_topic(topic, node.settings, len(node.image.live_nodes()))])
-            refusal = refusals.get(topic)
-            if refusal is not None and refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            refusal = (await create_missing(node, [topic])).get(topic)
+            if refusal is not None:
                 raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be created: {refusal.message}")
 
     def _place(self, topic_name: str, key: str) -> int:
@@ -285,13 +275,3 @@ class ImageTopics:
 
 def _known(topic: Topic | None) -> KnownTopic | None:
     return None if topic is None else KnownTopic(topic.topic_id, topic.name, topic.partition_count)
-
-
-def new_topic(name: str, settings: NodeSettings, node_count: int) -> NewTopic:
-    """A topic that nobody has described: as all are, or as coordinators need it if it is one of theirs."""
-    replicas = min(INTERNAL_REPLICAS, max(node_count, 1))
-    if name == CONSUMER_OFFSETS:
-        return NewTopic(name, settings.offsets_topic_num_partitions, replicas, configs=INTERNAL_CONFIGS)
-    if name == TRANSACTION_STATE:
-        return NewTopic(name, settings.transaction_state_log_num_partitions, replicas, configs=INTERNAL_CONFIGS)
-    return NewTopic(name)

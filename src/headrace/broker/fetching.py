@@ -232,12 +232,16 @@ class FetchSession:
     def _take(
         self, collected: Collected, wanted: Wanted, fetched: Fetched, *, is_full: bool, is_committed_only: bool
     ) -> None:
-        has_records = fetched.records is not None
+        has_records, has_news = fetched.records is not None, wanted.told != _telling(fetched)
         if fetched.error_code or fetched.diverging is not None:
             collected.has_error = True
-        elif not has_records and self._readable_end(wanted, fetched, is_committed_only) <= wanted.position:
+        elif (
+            not has_records
+            and not has_news  # else it must be found again: this look may not lead to an answer
+            and self._readable_end(wanted, fetched, is_committed_only) <= wanted.position
+        ):
             self._dirty.pop(wanted, None)  # until the partition says otherwise
-        if is_full or has_records or collected.has_error or wanted.told != _telling(fetched):
+        if is_full or has_records or collected.has_error or has_news:
             collected.results.append((wanted, fetched))
             if fetched.records is not None:
                 collected.bytes_read += fetched.records.size
@@ -298,6 +302,7 @@ class FetchSession:
             readable.last_stable_offset,
             readable.log_start_offset,
             readable.records,
+            may_have_gaps=partition.log.may_have_gaps,
         )
 
     def note_progress(self, wanted: Wanted) -> None:

@@ -243,7 +243,10 @@ class _Fetcher:
         records = memoryview(part.records or b"")
         try:
             self._owes_starts |= partition.append_from_leader(
-                records, Offset(part.high_watermark), Offset(part.log_start_offset)
+                records,
+                Offset(part.high_watermark),
+                Offset(part.log_start_offset),
+                may_have_gaps=part.may_have_gaps,
             )
         except CorruptBatch as damage:
             log.warning(

@@ -10,7 +10,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headrace.broker.partition import Partition, log_settings
+from headrace.broker.log_settings import log_settings
+from headrace.broker.partition import Partition
 from headrace.broker.topics import ServedTopic
 from headrace.metadata.configs import ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import topic_settings

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headrace.broker.appending import AppendStage
 from headrace.broker.assembly import Assembly, Place
 from headrace.broker.belonging import Belonging
-from headrace.broker.coordination import Coordination, new_topic
+from headrace.broker.cleaner import LogCleaner
+from headrace.broker.coordination import Coordination
 from headrace.broker.counters import Counters
 from headrace.broker.damage_care import DamageCare
 from headrace.broker.enrolment import DisplacedNode, Heartbeats
@@ -19,28 +20,20 @@ from headrace.broker.following import Following
 from headrace.broker.identity import check_metadata
 from headrace.broker.in_sync_review import InSyncReview
 from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
+from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.scrub import Scrub
 from headrace.broker.topics import TopicTable
-from headrace.client.errors import ClientError
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
 from headrace.metadata.image import EMPTY_IMAGE
-from headrace.metadata.node_commands import reserve_producer_ids
-from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
-from headrace.model.names import NodeId, ProducerId, TopicId, topic_name_problem
+from headrace.model.names import NodeId, TopicId, topic_name_problem
 from headrace.runtime.tasks import Breather, TaskScope
+from headrace.storage.compaction.workers import InThread
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import OPEN_FILES
 from headrace.storage.settings import LogSettings
 from headrace.storage.store import LogStore
-from headrace.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from headrace.wire.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -54,6 +47,7 @@ if TYPE_CHECKING:
     from headrace.metadata.settings import NodeSettings
     from headrace.runtime.network import Address
     from headrace.runtime.world import World
+    from headrace.storage.compaction.workers import CleaningWorker
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
     from headrace.wire.api import Message
@@ -87,6 +81,7 @@ class Node:
         open_files: int = OPEN_FILES,
         voters: Mapping[NodeId, Address] | None = None,
         join: Sequence[Address] = (),
+        cleaning_worker: CleaningWorker | None = None,
     ) -> None:
         """`voters` found a cluster together, this node among them; `join` are nodes of a cluster that exists. Without
         any, it is a cluster of its own."""
@@ -104,6 +99,7 @@ class Node:
         self.coordination: Coordination
         self.scrub: Scrub
         self.damage = DamageCare(self)
+        self.producer_ids = ProducerIds(self)
         self._following: Following
         self._asked_node_id = node_id
         self._static_configs = dict(configs or {})
@@ -113,12 +109,12 @@ class Node:
         self._voters = dict(voters or {})
         self._belonging = Belonging(world, node_id, self._voters, join)
         self._tasks = TaskScope(self._task_failed)
-        self._producer_ids: tuple[int, int] = (0, 0)
-        self._reserving: asyncio.Lock = asyncio.Lock()
         self._is_following = False
         self._has_left = False
         self._place: Place
         self._followers: Followers
+        self.cleaner: LogCleaner
+        self._cleaning_worker = cleaning_worker or InThread(world)
         self.followers_heard_ms: dict[NodeId, int] = {}
         """When each node last fetched anything as a follower, on the steady clock."""
 
@@ -191,6 +187,7 @@ class Node:
             slots=self.settings.max_incremental_fetch_session_cache_slots,
         )
         self.coordination = Coordination(self)
+        self.cleaner = LogCleaner(self.topics, self.store, self._cleaning_worker, lambda: self.settings)
         self._followers = Followers(
             self.node_id, self.assembly.peers, self.store, lambda: self.broker_epoch, self._task_failed
         )
@@ -283,6 +280,7 @@ class Node:
         self._tasks.start(self.scrub.run(), "scrub")
         self._tasks.start(self.scrub.serve(), "scrub on demand")
         self._tasks.start(self.damage.run(), "damaged replicas")
+        self._tasks.start(self.cleaner.run(), "compaction")
         self._tasks.start(self._probe_lag(), "loop lag")
 
     # ---- what it knows
@@ -360,81 +358,9 @@ class Node:
     def new_topic_id(self) -> TopicId:
         return TopicId(self.world.entropy.token(16))
 
-    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, Refusal]:
-        """Create topics that a client mentioned. Returns why, for those that cannot be."""
-        refusals = await self.create_topics(
-            [new_topic(name, self.settings, len(self.image.live_nodes())) for name in names]
-        )
-        return {name: it for name, it in refusals.items() if it.code != ErrorCode.TOPIC_ALREADY_EXISTS}
-
-    async def create_topics(self, wanted: Sequence[NewTopic]) -> dict[str, Refusal]:
-        """On the node's own account, wherever the controller is. Returns why, for those that cannot be."""
-        if not self.is_controller:
-            return await self._create_topics_elsewhere(wanted)
-        outcomes = await self.submit_each(
-            [topic.name for topic in wanted],
-            lambda image: create_topics(image, wanted, self.configs, self.new_topic_id),
-            needs_room=True,
-        )
-        return {outcome.name: outcome.result for outcome in outcomes if isinstance(outcome.result, Refusal)}
-
-    async def _create_topics_elsewhere(self, wanted: Sequence[NewTopic]) -> dict[str, Refusal]:
-        request = CreateTopicsRequest(
-            [
-                CreatableTopic(
-                    topic.name,
-                    topic.partition_count,
-                    topic.replication_factor,
-                    configs=[CreatableTopicConfig(name, value) for name, value in topic.configs],
-                )
-                for topic in wanted
-            ]
-        )
-        try:
-            answer = await self.forward(request, CreateTopicsRequest.VERSIONS[1], CreateTopicsResponse)
-        except ClientError as trouble:
-            refusal = Refusal(ErrorCode.NOT_CONTROLLER, f"the controller cannot be reached: {trouble}")
-            return {topic.name: refusal for topic in wanted}
-        except Refusal as refusal:
-            return {topic.name: refusal for topic in wanted}
-        return {
-            topic.name: Refusal(ErrorCode(topic.error_code), topic.error_message or "")
-            for topic in answer.topics
-            if topic.error_code
-        }
-
     def missing_topic_code(self, name: str) -> ErrorCode:
         problem = topic_name_problem(name)
         return ErrorCode.INVALID_TOPIC_EXCEPTION if problem else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    async def new_producer_id(self) -> ProducerId:
-        """An id that no producer ever had. Ids are reserved by the block, so few calls wait for the disk."""
-        async with self._reserving:
-            first, end = self._producer_ids
-            if first == end:
-                first, end = await self._reserved_producer_ids()
-            self._producer_ids = (first + 1, end)
-        return ProducerId(first)
-
-    async def _reserved_producer_ids(self) -> tuple[int, int]:
-        """A producer asks any node, so "not the controller" would puzzle it: older clients take that for the end.
-        Kafka says this instead, which every client rides out."""
-        try:
-            return await self._reserve_producer_ids()
-        except (Refusal, ClientError) as trouble:
-            raise Refusal(
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer ids to give out: {trouble}"
-            ) from trouble
-
-    async def _reserve_producer_ids(self) -> tuple[int, int]:
-        if self.is_controller:
-            return await self.quorum.submit(lambda image: reserve_producer_ids(image, self.node_id))
-        answer = await self.assembly.ask_controller(
-            AllocateProducerIdsRequest(self.node_id, self.broker_epoch), AllocateProducerIdsResponse
-        )
-        if answer.error_code:
-            raise Refusal(ErrorCode(answer.error_code), "the controller gives out no producer ids now")
-        return answer.producer_id_start, answer.producer_id_start + answer.producer_id_len
 
     async def forward(
         self, message: Message, version: int, answer: type[Forwarded], *, client_id: str = "", client_host: str = ""

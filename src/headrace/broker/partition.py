@@ -11,34 +11,27 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headrace.broker.appending import ACKS_ALL, Admitted, StagedWrite
+from headrace.broker.log_settings import log_settings
+from headrace.broker.rules import TopicRules
 from headrace.broker.waiters import CommitWaiters
-from headrace.metadata.configs import LONG_MAX
-from headrace.metadata.internal import is_internal
-from headrace.metadata.settings import DEFAULT_TOPIC_SETTINGS
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
+from headrace.replication.fetched import Expected, new_batches
 from headrace.replication.producers import NO_SEQUENCE, StagedProducers
-from headrace.storage.settings import LogSettings
 from headrace.wire.batches import (
     ATTRIBUTES_LOW_BYTE,
     HEADER_SIZE,
     MAGIC,
     TRANSACTIONAL_BIT,
-    CorruptBatch,
-    crc_matches,
     place,
     read_header,
 )
 from headrace.wire.control import Marker, encode_marker
-from headrace.wire.produce import RecordError
 from headrace.wire.validation import (
     PLAIN_RECORDS_MAX,
     check_batch,
     check_count,
-    check_records,
     is_plainly_sound,
-    key_problem,
-    rewrite_batch,
     too_short,
 )
 
@@ -57,15 +50,11 @@ if TYPE_CHECKING:
     from headrace.storage.damage import DamagedLog
     from headrace.storage.flusher import Flusher
     from headrace.storage.log import PartitionLog
-    from headrace.wire.batches import BatchHeader
-    from headrace.wire.validation import RecordProblem
 
 logger = logging.getLogger(__name__)
 
 ZSTD_FROM: Final = 7  # older clients would meet a codec that they do not know
-NO_LIMIT: Final = -1
 DELETED_LOOK_S: Final = 0.05  # followers fetch twice a second at least, and nobody deletes records in a hurry
-INFLATE_MAX: Final = 64 << 20  # a compressed batch may open to this, on the loop; more is a bomb
 
 
 class Listener(Protocol):
@@ -89,14 +78,6 @@ class Readable(NamedTuple):
     """Transactions of which the records hold something that a reader of committed records leaves out."""
 
 
-class RefusedRecords(Refusal):
-    """Single records of a batch that their topic cannot take; the producer is told which."""
-
-    def __init__(self, problems: Sequence[RecordProblem]) -> None:
-        super().__init__(ErrorCode.INVALID_RECORD, f"{len(problems)} records are invalid: {problems[0].message}")
-        self.record_errors = [RecordError(problem.batch_index, problem.message) for problem in problems]
-
-
 class Partition:
     """Implements what the seeds call a broker's partition; the bytes are `storage.log.PartitionLog`'s."""
 
@@ -105,11 +86,8 @@ class Partition:
         "_damaged_place",
         "_flusher",
         "_follower_listeners",
-        "_has_oldest_time",
         "_listeners",
-        "_max_message_bytes",
-        "_plausible_until_ms",
-        "_rewrites",
+        "_rules",
         "_stage",
         "_staged",
         "_staged_producers",
@@ -123,7 +101,6 @@ class Partition:
         "on_flushed",
         "partition_epoch",
         "replica",
-        "settings",
     )
 
     def __init__(
@@ -140,7 +117,6 @@ class Partition:
         self.index = name.partition
         self.log = log
         self.replica = replica
-        self.settings = DEFAULT_TOPIC_SETTINGS
         self.partition_epoch = 0
         """Which state of the partition the controller was last heard of."""
         self.high_watermark = Offset(0)
@@ -149,10 +125,7 @@ class Partition:
         self._stage = stage
         self._flusher = flusher
         self._clock = clock
-        self._max_message_bytes = self.settings.max_message_bytes
-        self._rewrites = False
-        self._has_oldest_time = False
-        self._plausible_until_ms = 0
+        self._rules = TopicRules(name.topic, clock)
         self._staged: StagedWrite | None = None
         self._staged_producers = StagedProducers(log.producers)
         self._waiters = CommitWaiters()
@@ -176,15 +149,18 @@ class Partition:
             raise too_short(size)
         header = read_header(batch)
         if not is_plainly_sound(batch, header, size):
-            _check(batch, header, size, version)
+            check_batch(batch, header, size, is_zstd_allowed=version >= ZSTD_FROM)
+            if header.record_count <= PLAIN_RECORDS_MAX:
+                check_count(batch, header)
         _, _, _, _, _, _, delta, base_ms, max_ms, producer_id, _, _, _ = header
-        if size > self._max_message_bytes:
-            raise self._too_large(size)
-        if max_ms > self._plausible_until_ms or self._has_oldest_time:
-            self._check_times(base_ms, max_ms)
+        rules = self._rules
+        if size > rules.max_message_bytes:
+            raise rules.too_large(size)
+        if max_ms > rules.plausible_until_ms or rules.has_oldest_time:
+            rules.check_times(base_ms, max_ms)
         append_time_ms: int = NO_TIMESTAMP
-        if self._rewrites or max_ms < base_ms:
-            batch, header, append_time_ms = self._rewrite(batch, header)
+        if rules.rewrites or max_ms < base_ms:
+            batch, header, append_time_ms = rules.rewrite(batch, header)
         write = self._staged
         base_offset = self.log.next_offset if write is None else write.next_offset
         if producer_id >= 0:
@@ -209,50 +185,11 @@ class Partition:
                 self._staged_producers.note_refused(read_header(batch), refusal)
             raise
 
-    def _check_times(self, base_ms: int, max_ms: int) -> None:
-        """Refuse times that are too far from ours. The clock is read only if a batch could be too far ahead."""
-        settings = self.settings
-        if settings.is_log_append_time or max_ms == NO_TIMESTAMP:
-            return
-        now_ms = self._clock.wall_ms()
-        self._plausible_until_ms = now_ms + settings.message_timestamp_after_max_ms
-        if max_ms > self._plausible_until_ms or base_ms < now_ms - settings.message_timestamp_before_max_ms:
-            raise Refusal(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"the records are from {base_ms} to {max_ms}, our clock says {now_ms}; {self.name.topic} allows "
-                f"{settings.message_timestamp_before_max_ms} ms before and "
-                f"{settings.message_timestamp_after_max_ms} ms after it",
-            )
-
-    def _too_large(self, size: int) -> Refusal:
-        limit = self.settings.max_message_bytes
-        return Refusal(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"a batch of {size} bytes; {self.name.topic} allows max.message.bytes={limit}",
-        )
-
     def _repeat(self, repeated: Duplicate, append_time_ms: int) -> Admitted:
         """A batch that is here already is answered as the first time; if it is only staged, it shares its fate."""
         original = self._staged if repeated.is_staged else None
         time_ms = append_time_ms if append_time_ms == NO_TIMESTAMP else repeated.timestamp_ms
         return Admitted(self, original, repeated.base_offset, repeated.last_offset + 1, time_ms)
-
-    def _rewrite(self, batch: memoryview, header: BatchHeader) -> tuple[memoryview, BatchHeader, int]:
-        """What the topic's settings ask for: keys, another codec, the time of append."""
-        if is_internal(self.name.topic):
-            raise Refusal(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.name.topic} is written by coordinators alone, not by clients"
-            )
-        settings = self.settings
-        if settings.is_compacted:
-            problems = check_records(batch, inflate_max=INFLATE_MAX, problem_of=key_problem)
-            if problems:
-                raise RefusedRecords(problems)
-        now_ms = self._clock.wall_ms() if settings.is_log_append_time else None
-        rewritten = memoryview(
-            rewrite_batch(batch, header, codec=settings.codec, log_append_time_ms=now_ms, inflate_max=INFLATE_MAX)
-        )
-        return rewritten, read_header(rewritten), NO_TIMESTAMP if now_ms is None else now_ms
 
     def commit_staged(self) -> int:
         """Write what was staged; how many records that were. If the write fails, none of it has happened."""
@@ -282,8 +219,8 @@ class Partition:
         Raises Refusal; then nothing is written. `needs_grant` refuses to begin a transaction without one.
         """
         self.replica.check_write(ACKS_ALL)
-        if len(batch) > self._max_message_bytes:
-            raise self._too_large(len(batch))
+        if len(batch) > self._rules.max_message_bytes:
+            raise self._rules.too_large(len(batch))
         self._write_staged()
         header = read_header(batch)
         if header.producer_id >= 0:
@@ -526,20 +463,20 @@ class Partition:
         self._notify()
         self._notify_followers()
 
-    def append_from_leader(self, records: memoryview, high_watermark: Offset, log_start: Offset) -> bool:
+    def append_from_leader(
+        self, records: memoryview, high_watermark: Offset, log_start: Offset, *, may_have_gaps: bool = False
+    ) -> bool:
         """What follows in the leader's log, as it is there. Raises CorruptBatch if it is damaged; nothing is kept then.
 
+        `may_have_gaps` is the leader's word: its log was compacted, if only long ago. Today's settings do not tell.
         Returns whether the log begins elsewhere now, which is to be made durable before anybody is told.
         """
         log = self.log
-        expected = Expected(
-            log.next_offset,
-            log.epochs.latest,
-            self.replica.leader_epoch,
-            log.settings.may_have_gaps,
-        )
+        expected = Expected(log.next_offset, log.epochs.latest, self.replica.leader_epoch, may_have_gaps)
         views, headers = new_batches(records, expected)
         if views:
+            if headers[-1].next_offset - log.next_offset != sum(header.last_offset_delta + 1 for header in headers):
+                log.expect_gaps()  # the leader has compacted them
             log.append(views, headers)
             self.replica.on_written(Offset(log.next_offset))
             self._flusher.want(log, is_urgent=True)
@@ -562,12 +499,7 @@ class Partition:
     # ---- change
 
     def configure(self, settings: TopicSettings) -> None:
-        self.settings = settings
-        self._max_message_bytes = settings.max_message_bytes
-        # Batches for internal topics take that way to be refused, so that all others need not be asked.
-        self._rewrites = settings.opens_batches or settings.is_compacted or is_internal(self.name.topic)
-        self._has_oldest_time = settings.message_timestamp_before_max_ms < LONG_MAX
-        self._plausible_until_ms = 0
+        self._rules.configure(settings)
         self.log.settings = log_settings(settings)
         policy: Durability = "flushed" if settings.commits_when_flushed else "written"
         self._advance(self.replica.set_policy(durability=policy, min_insync=settings.min_insync_replicas))
@@ -651,68 +583,9 @@ class Partition:
         self._notify()
 
     @property
+    def settings(self) -> TopicSettings:
+        return self._rules.settings
+
+    @property
     def log_id(self) -> LogId:
         return self.log.log_id
-
-
-def _check(batch: memoryview, header: BatchHeader, size: int, version: int) -> None:
-    check_batch(batch, header, size, is_zstd_allowed=version >= ZSTD_FROM)
-    if header.record_count <= PLAIN_RECORDS_MAX:
-        check_count(batch, header)
-
-
-class Expected(NamedTuple):
-    """What a follower may expect of its leader's next batches."""
-
-    next_offset: int
-    latest_epoch: int
-    leader_epoch: int
-    may_have_gaps: bool
-
-
-def new_batches(records: memoryview, expected: Expected) -> tuple[list[memoryview], list[BatchHeader]]:
-    """The batches of a fetch, each checked. Raises CorruptBatch.
-
-    The CRC covers neither offset nor epoch: that one batch follows the other vouches for them. A leader sends whole
-    batches, so what seems to be cut short has a length that is wrong.
-    """
-    views: list[memoryview] = []
-    headers: list[BatchHeader] = []
-    position, offset, epoch = 0, expected.next_offset, expected.latest_epoch
-    while position < len(records):
-        header = _whole_batch(records, position)
-        if header.base_offset != offset and not (expected.may_have_gaps and header.base_offset > offset):
-            raise CorruptBatch(f"a batch has offset {header.base_offset}, expected {offset}")
-        if not epoch <= header.leader_epoch <= expected.leader_epoch:
-            raise CorruptBatch(
-                f"the batch at {header.base_offset} has leader epoch {header.leader_epoch}, expected "
-                f"{epoch} to {expected.leader_epoch}"
-            )
-        if not crc_matches(records, header, position):
-            raise CorruptBatch(f"the batch at {header.base_offset} does not match its CRC")
-        views.append(records[position : position + header.size])
-        headers.append(header)
-        position, offset, epoch = position + header.size, header.next_offset, header.leader_epoch
-    return views, headers
-
-
-def _whole_batch(records: memoryview, position: int) -> BatchHeader:
-    room = len(records) - position
-    if room >= HEADER_SIZE:
-        header = read_header(records, position)
-        if header.magic == MAGIC and HEADER_SIZE <= header.size <= room and header.last_offset_delta >= 0:
-            return header
-    raise CorruptBatch(f"no whole batch begins at byte {position} of {len(records)}")
-
-
-def log_settings(settings: TopicSettings) -> LogSettings:
-    """What storage needs of a topic's settings."""
-    deletes = settings.deletes_old_segments
-    return LogSettings(
-        segment_bytes=settings.segment_bytes,
-        segment_ms=settings.segment_ms,
-        segment_index_bytes=settings.segment_index_bytes,
-        index_interval_bytes=settings.index_interval_bytes,
-        retention_ms=settings.retention_ms if deletes and settings.retention_ms != NO_LIMIT else None,
-        retention_bytes=settings.retention_bytes if deletes and settings.retention_bytes != NO_LIMIT else None,
-    )

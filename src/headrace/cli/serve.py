@@ -29,6 +29,7 @@ from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
 from headrace.servers.console.server import ConsoleServer
 from headrace.servers.kafka.server import KafkaServer
+from headrace.storage.compaction.workers import InProcess
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import OPEN_FILES
 
@@ -94,6 +95,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         open_files=open_files,
         voters=options.voters,
         join=options.join,
+        cleaning_worker=InProcess(disk.location),
     )
     meeting = _Meeting(node, options)
     console = ConsoleServer(node) if options.http is not None else None

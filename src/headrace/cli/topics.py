@@ -176,7 +176,7 @@ def _replication_factor(topic: Topic) -> int:
 
 async def _facts(cluster: Cluster, topic: Topic) -> dict[str, Any]:
     """All that can be said about a topic, ready for JSON."""
-    from headrace.client.admin import Admin, Resource, ResourceType
+    from headrace.client.admin import Admin, Resource, ResourceType, largest_copies
     from headrace.client.offsets import find_bounds
     from headrace.model.names import TopicPartition, topic_id_text
 
@@ -184,7 +184,8 @@ async def _facts(cluster: Cluster, topic: Topic) -> dict[str, Any]:
     configs = await admin.describe_configs(Resource(ResourceType.TOPIC, topic.name))
     names = [TopicPartition(topic.name, part.index) for part in topic.partitions if not part.is_offline]
     bounds = await find_bounds(cluster, names)
-    sizes = await admin.partition_sizes()
+    directories = await admin.all_log_dirs()
+    sizes = largest_copies(directories)
     partitions: list[dict[str, Any]] = []
     for part in topic.partitions:
         name = TopicPartition(topic.name, part.index)
@@ -200,6 +201,11 @@ async def _facts(cluster: Cluster, topic: Topic) -> dict[str, Any]:
                 "first_offset": first,
                 "end_offset": end,
                 "bytes": sizes.get(name),
+                "compaction": [
+                    {"node": directory.node_id, **directory.compactions[name]._asdict()}
+                    for directory in directories
+                    if name in directory.compactions
+                ],
             }
         )
     return {
@@ -232,8 +238,29 @@ def _verbose_text(facts: dict[str, Any]) -> str:
             *settings,
             "",
             table(("PARTITION", "REPLICAS", "FIRST OFFSET", "END OFFSET", "BYTES"), rows),
+            *_compaction_lines(facts),
         ]
     )
+
+
+def _compaction_lines(facts: dict[str, Any]) -> list[str]:
+    """How each copy of a compacted topic fares; nothing for other topics."""
+    from headrace.cli.output import moment_text, table
+
+    rows = [
+        (
+            part["partition"],
+            copy["node"],
+            copy["dirty_bytes"],
+            copy["saved_bytes"],
+            "never" if copy["last_pass_ms"] is None else moment_text(copy["last_pass_ms"]),
+            copy["error"] or "none",
+        )
+        for part in facts["partitions"]
+        for copy in part["compaction"]
+    ]
+    heads = ("PARTITION", "NODE", "DIRTY BYTES", "SAVED BYTES", "LAST COMPACTED", "TROUBLE")
+    return ["", table(heads, rows)] if rows else []
 
 
 def _numbers(numbers: Iterable[int]) -> str:

@@ -15,7 +15,7 @@ from headrace.model.names import NodeId, Offset, TopicPartition
 from headrace.runtime.network import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from headrace.client.cluster import Cluster
     from headrace.client.connection import Answer
@@ -90,6 +90,16 @@ class ClusterDescription(NamedTuple):
     nodes: tuple[ClusterNode, ...]
 
 
+class Compaction(NamedTuple):
+    """How one node's copy of a compacted partition fares."""
+
+    dirty_bytes: int
+    saved_bytes: int
+    """Since the node's start."""
+    last_pass_ms: int | None
+    error: str | None
+
+
 class LogDir(NamedTuple):
     """One node's directory and what lies in it."""
 
@@ -98,6 +108,8 @@ class LogDir(NamedTuple):
     total_bytes: int
     usable_bytes: int
     sizes: dict[TopicPartition, int]
+    compactions: dict[TopicPartition, Compaction]
+    """Of those that are compacted."""
 
 
 class Admin:
@@ -300,20 +312,31 @@ class Admin:
                         for part in topic.partitions
                         if not part.is_future_key
                     },
+                    {
+                        TopicPartition(topic.name, part.partition_index): Compaction(
+                            part.dirty_bytes,
+                            part.saved_bytes,
+                            part.compacted_ms if part.compacted_ms >= 0 else None,
+                            part.compaction_error,
+                        )
+                        for topic in found.topics
+                        for part in topic.partitions
+                        if part.dirty_bytes >= 0
+                    },
                 )
                 for found in answer.results
             ]
 
         return await self._cluster.persist(attempt)
 
+    async def all_log_dirs(self) -> list[LogDir]:
+        """Of every node."""
+        nodes = (await self._cluster.persist(self._cluster.refresh)).nodes
+        return [directory for node_id in sorted(nodes) for directory in await self.log_dirs(node_id)]
+
     async def partition_sizes(self) -> dict[TopicPartition, int]:
         """Bytes of each partition: the largest copy, where nodes differ."""
-        sizes: dict[TopicPartition, int] = {}
-        for node_id in sorted((await self._cluster.persist(self._cluster.refresh)).nodes):
-            for directory in await self.log_dirs(node_id):
-                for name, size in directory.sizes.items():
-                    sizes[name] = max(size, sizes.get(name, 0))
-        return sizes
+        return largest_copies(await self.all_log_dirs())
 
     async def _check_there(self, resource: Resource) -> None:
         """A topic that is not there is told at once. Asked of a node it is trouble that may pass, and tried again."""
@@ -342,3 +365,12 @@ def _config(config: DescribeConfigsResourceResult) -> Config:
         config.is_sensitive,
         config.documentation,
     )
+
+
+def largest_copies(directories: Iterable[LogDir]) -> dict[TopicPartition, int]:
+    """Bytes of each partition: the largest copy, where nodes differ."""
+    sizes: dict[TopicPartition, int] = {}
+    for directory in directories:
+        for name, size in directory.sizes.items():
+            sizes[name] = max(size, sizes.get(name, 0))
+    return sizes

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from headrace.metadata.configs import INT_MAX, ConfigKey, ConfigType, Synonym
 from headrace.metadata.liveness import SESSION_MS
-from headrace.metadata.topic_configs import DAY_MS, MINUTE_MS, TOPIC_CONFIGS, MiB
+from headrace.metadata.topic_configs import DAY_MS, MINUTE_MS, TOPIC_CONFIGS, KiB, MiB
 from headrace.model.errors import ErrorCode, Refusal
 
 IDENTITY_CONFIGS = (
@@ -174,6 +174,59 @@ BEHAVIOUR_CONFIGS = (
         "So much of what a node should lead may be led elsewhere; a leader that moves costs its clients a moment.",
         low=0,
         high=100,
+    ),
+    ConfigKey(
+        "log.cleaner.backoff.ms",
+        ConfigType.LONG,
+        "15000",
+        "How long the node waits before it looks again for logs that are to be compacted.",
+        low=0,
+    ),
+    ConfigKey(
+        "log.cleaner.dedupe.buffer.size",
+        ConfigType.LONG,
+        str(128 * MiB),
+        "The memory for the keys of the log that is being compacted, some 32 bytes each; with more keys than fit, "
+        "compaction takes several passes.",
+        low=KiB,
+    ),
+    ConfigKey(
+        "log.cleaner.enable",
+        ConfigType.BOOLEAN,
+        "true",
+        "Whether logs are compacted at all.",
+    ),
+    ConfigKey(
+        "log.cleaner.io.buffer.load.factor",
+        ConfigType.DOUBLE,
+        "0.9",
+        "How full the memory for keys may become.",
+        low=0,
+        high=1,
+        has_effect=False,
+    ),
+    ConfigKey(
+        "log.cleaner.io.buffer.size",
+        ConfigType.INT,
+        str(512 * KiB),
+        "The memory for reading and writing while a log is compacted.",
+        low=0,
+        has_effect=False,
+    ),
+    ConfigKey(
+        "log.cleaner.io.max.bytes.per.second",
+        ConfigType.DOUBLE,
+        "1.7976931348623157E308",
+        "The most bytes that compaction reads in a second, so that the disk has time for others.",
+        low=1,
+    ),
+    ConfigKey(
+        "log.cleaner.threads",
+        ConfigType.INT,
+        "1",
+        "How many logs are compacted at the same time.",
+        low=1,
+        has_effect=False,
     ),
     ConfigKey(
         "log.retention.check.interval.ms",

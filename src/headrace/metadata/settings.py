@@ -134,6 +134,13 @@ class NodeSettings:
     scrub_max_bytes_per_second: int
     leader_imbalance_check_interval_seconds: int
     leader_imbalance_per_broker_percentage: int
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_enable: bool
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_threads: int
     log_retention_check_interval_ms: int
     max_connections: int
     max_incremental_fetch_session_cache_slots: int

@@ -37,7 +37,7 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
             ConfigType.LIST,
             DELETE,
             "What happens to old records: 'delete' drops whole segments by age and size, 'compact' keeps the newest "
-            "record of each key, both together do both, and an empty list keeps everything. Nothing is compacted yet.",
+            "record of each key, both together do both, and an empty list keeps everything.",
             allowed=(COMPACT, DELETE),
             synonyms=_named("log.cleanup.policy"),
         ),
@@ -87,7 +87,6 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
             "How long a compacted topic keeps the marks of deleted keys, so that slow readers still see them.",
             low=0,
             synonyms=_named("log.cleaner.delete.retention.ms"),
-            has_effect=False,
         ),
         ConfigKey(
             "file.delete.delay.ms",
@@ -154,7 +153,6 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
             "The longest time that a record may wait for compaction.",
             low=1,
             synonyms=_named("log.cleaner.max.compaction.lag.ms"),
-            has_effect=False,
         ),
         ConfigKey(
             "max.message.bytes",
@@ -196,7 +194,6 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
             low=0,
             high=1,
             synonyms=_named("log.cleaner.min.cleanable.ratio"),
-            has_effect=False,
         ),
         ConfigKey(
             "min.compaction.lag.ms",
@@ -205,7 +202,6 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
             "The shortest time that a record stays uncompacted.",
             low=0,
             synonyms=_named("log.cleaner.min.compaction.lag.ms"),
-            has_effect=False,
         ),
         ConfigKey(
             "min.insync.replicas",

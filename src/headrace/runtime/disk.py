@@ -255,9 +255,13 @@ class SystemDisk:
 
     LOCK = ".lock"
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, *, is_shared: bool = False) -> None:
+        """`is_shared` is for a process that works for the one that holds the directory."""
         self.root = Path(root).absolute()
         self.location = str(self.root)
+        if is_shared:
+            self._lock = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            return
         self.root.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self.root / self.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -19,7 +19,13 @@ SNAPSHOT = ".snapshot"
 ABORTED = ".txnindex"
 CUT = ".log.cut"
 """Bytes that recovery took away, kept for a human to look at."""
+CLEANED = ".cleaned"
+"""Added to the name of a segment's file that compaction wrote anew, until it takes its place."""
+SWAP = ".swap"
+"""An empty file `base-end.swap`: the cleaned segment replaces all of them from `base` up to `end`, whatever happens."""
 
+COMPACTED = "compacted"
+"""How far the log is cleaned. If it is there, offsets may be missing."""
 EPOCHS = "leader-epoch-checkpoint"
 NAME = "partition.name"
 DRAFT = ".tmp"
@@ -53,3 +59,15 @@ def offset_in(file_name: str, ending: str) -> int | None:
     if len(digits) != OFFSET_DIGITS or len(file_name) != OFFSET_DIGITS + len(ending) or not digits.isdecimal():
         return None
     return int(digits)
+
+
+def swap_name(base_offset: int, end_offset: int) -> str:
+    return f"{base_offset:0{OFFSET_DIGITS}d}-{end_offset:0{OFFSET_DIGITS}d}{SWAP}"
+
+
+def offsets_in_swap(file_name: str) -> tuple[int, int] | None:
+    """Base and end in the name of a swap, or None if it is not such a name."""
+    base, _, end = file_name.removesuffix(SWAP).partition("-")
+    if file_name.endswith(SWAP) and all(len(part) == OFFSET_DIGITS and part.isdecimal() for part in (base, end)):
+        return int(base), int(end)
+    return None

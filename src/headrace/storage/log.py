@@ -15,6 +15,9 @@ from headrace.model.names import Offset
 from headrace.runtime.disk import FileSlice
 from headrace.storage import checkpoints, layout, lookups, rolling
 from headrace.storage.chain import Chain
+from headrace.storage.compaction.choice import SealedSegment
+from headrace.storage.compaction.mark import NOTHING_CLEAN, store_mark
+from headrace.storage.compaction.swap import take_place
 from headrace.storage.damage import DamagedLog, KnownDamage
 from headrace.storage.flush import FlushTicket
 from headrace.storage.places import Places
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from headrace.replication.producers import ProducerStates
     from headrace.runtime.disk import Disk
     from headrace.storage.aborted import AbortedTransaction
+    from headrace.storage.compaction.choice import Mark
+    from headrace.storage.compaction.job import CleanedSegment
     from headrace.storage.epochs import LeaderEpochs
     from headrace.storage.handles import Handles
     from headrace.storage.lookups import FoundRecord
@@ -65,10 +70,12 @@ class PartitionLog:
         "high_watermark",
         "is_closed",
         "log_id",
+        "mark",
         "next_offset",
         "producers",
         "settings",
         "start_offset",
+        "swaps",
     )
 
     def __init__(
@@ -84,6 +91,7 @@ class PartitionLog:
         start_offset: int,
         next_offset: int,
         flushed_offset: int,
+        mark: Mark | None = None,
     ) -> None:
         self.log_id = log_id
         self.directory = layout.directory_of(log_id)
@@ -101,6 +109,10 @@ class PartitionLog:
         """How often the log was truncated, so that those who looked before can tell."""
         self.damage = KnownDamage()
         """What was looked at and is not what was written: no reader gets it."""
+        self.swaps = 0
+        """How often compaction has replaced segments."""
+        self.mark = mark
+        """How far it is compacted; None if it never was, nor was copied from one that is."""
         self.is_closed = False
         self._handles = handles
         self._failure: DiskFailure | None = None
@@ -127,11 +139,17 @@ class PartitionLog:
                 end_offset,
                 segment.size,
                 not segment.is_dirty,
-                self.settings.may_have_gaps,
+                self.may_have_gaps,
+                segment,
             )
             for number, segment in enumerate(chain.segments[:count])
             if segment.size and (end_offset := chain.end_of(number, self.next_offset)) > from_offset
         ]
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Whether offsets may be missing: it was compacted at some time, or copied from one that was."""
+        return self.mark is not None
 
     @property
     def closed_end(self) -> int:
@@ -141,7 +159,7 @@ class PartitionLog:
     def has(self, span: SegmentSpan) -> bool:
         """Whether the segment is still there, and not in another form."""
         segment = self._chain.segments[self._chain.number_of(span.base_offset)]
-        return segment.base_offset == span.base_offset and segment.size >= span.size
+        return segment is span.segment and segment.size >= span.size
 
     @property
     def size_bytes(self) -> int:
@@ -456,6 +474,66 @@ class PartitionLog:
     def give_back_garbage(self, paths: list[str]) -> None:
         """These could not be removed yet."""
         self._garbage = paths + self._garbage
+
+    # Compaction
+
+    def sealed_segments(self, *, times_from: int | None = None) -> list[SealedSegment]:
+        """For compaction to look at. Those that end after `times_from` come with their times, which may take a read."""
+        chain = self._chain
+        sealed = []
+        for number, segment in enumerate(chain.segments[:-1]):
+            oldest_ms = newest_ms = -1
+            end_offset = chain.end_of(number, self.next_offset)
+            if times_from is not None and end_offset > times_from:
+                newest_ms = self._places.newest_timestamp(segment)
+                if segment.first_timestamp < 0:
+                    first = header_at(self._handles.file(segment), 0, segment.size)
+                    segment.first_timestamp = -1 if first is None else first.max_timestamp
+                oldest_ms = segment.first_timestamp
+            sealed.append(SealedSegment(segment.base_offset, end_offset, segment.size, oldest_ms, newest_ms))
+        return sealed
+
+    @property
+    def active_since_ms(self) -> int:
+        """The time of the first batch that can only be compacted after a roll; -1 if there is none."""
+        return self._chain.active.first_timestamp if self._chain.active.size else -1
+
+    def can_swap(self, cleaned: CleanedSegment) -> bool:
+        """False if the segments that it was made from are not all here any more, or the log is known to be damaged."""
+        chain = self._chain
+        number = chain.number_of(cleaned.base_offset)
+        last = number + cleaned.source_count - 1
+        return (
+            not self.is_closed
+            and not self.damage
+            and last < len(chain.segments) - 1
+            and chain.segments[number].base_offset == cleaned.base_offset
+            and chain.end_of(last, self.next_offset) == cleaned.end_offset
+        )
+
+    def swap(self, cleaned: CleanedSegment) -> None:
+        """Put a cleaned segment in place of those that it was made from: on disk and in memory, in one turn."""
+        assert self.can_swap(cleaned), "a cleaned segment would replace others than it was made from"
+        try:
+            take_place(self.disk, self.directory, cleaned)
+        except OSError as error:
+            raise DiskFailure(f"the disk refused to put {self.directory}/{cleaned} in place: {error}") from error
+        segment = Segment(self.directory, cleaned.base_offset, cleaned.size)
+        segment.is_sealed = True
+        self._chain.replace(self._chain.number_of(cleaned.base_offset), cleaned.source_count, segment)
+        self._places.forget()
+        self.swaps += 1
+
+    def expect_gaps(self) -> None:
+        """Offsets are missing in what follows: say so beside the log, once, before it is written."""
+        if self.mark is None:
+            try:
+                store_mark(self.disk, self.directory, NOTHING_CLEAN)
+            except OSError as error:
+                if error.errno in NO_SPACE:
+                    raise self._chain.full() from error
+                raise DiskFailure(f"the disk refused to write to {self.directory}: {error}") from error
+            self.mark = NOTHING_CLEAN
 
     # Flushing
 

@@ -44,16 +44,16 @@ def max_timestamp(log: PartitionLog) -> FoundRecord | None:
 
 
 def _undisturbed(log: PartitionLog, look: Callable[[], FoundRecord | None]) -> FoundRecord | None:
-    """Look until no truncation came between."""
+    """Look until no truncation came between, and no compaction."""
     while True:
-        cuts = log.cuts
+        seen = (log.cuts, log.swaps)
         try:
             found = look()
         except DamagedLog:
-            if cuts == log.cuts:
+            if seen == (log.cuts, log.swaps):
                 raise
             continue
-        if cuts == log.cuts:
+        if seen == (log.cuts, log.swaps):
             return found
 
 
@@ -97,6 +97,8 @@ def _headers_since(segment: Segment, file: File, timestamp_ms: int) -> Iterator[
 def _first_in_batch(
     segment: Segment, file: File, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> FoundRecord | None:
+    if not header.record_count:
+        return None  # compaction has emptied it
     if header.is_log_append_time:
         return _as_a_whole(header, start_offset)
     batch = _undamaged(segment, file, position, header)
@@ -188,7 +190,7 @@ def _look(
 
 @contextmanager
 def _private(log: PartitionLog, segment: Segment) -> Iterator[tuple[Segment, File] | None]:
-    """A copy of the segment that nobody else changes, with both indexes; None if retention has just removed it."""
+    """A copy of the segment that nobody else changes, with both indexes; None if it has just been removed."""
     copy = Segment(log.directory, segment.base_offset, segment.size)
     try:
         file = log.disk.open(copy.log_path)

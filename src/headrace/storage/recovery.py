@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from headrace.replication.producers import ProducerStates
 from headrace.storage import checkpoints, layout
+from headrace.storage.compaction.mark import load_mark, store_mark
+from headrace.storage.compaction.swap import complete_swaps
 from headrace.storage.damage import DamagedLog
 from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.log import PartitionLog
@@ -113,6 +115,10 @@ def open_log(
     replayed = replay_producers(*where, next_offset)
     recovery.note_aborted(replayed, next_offset)
     prune_snapshots(*where)
+    mark = recovery.mark
+    if mark is not None and mark.clean_end_offset > next_offset:
+        mark = mark._replace(clean_end_offset=next_offset)
+        store_mark(recovery.disk, recovery.directory, mark)
     log = PartitionLog(
         log_id,
         handles,
@@ -124,6 +130,7 @@ def open_log(
         start_offset=start_offset,
         next_offset=next_offset,
         flushed_offset=next_offset if is_synced else min(recovery_point, next_offset),
+        mark=mark,
     )
     return log, recovery.report
 
@@ -142,7 +149,11 @@ class _Recovery:
         self._start_offset = start_offset
         self._aborts_from = recovery_point
         """Markers from here on are looked for in the batches, not in the indexes of aborted transactions."""
+        for base_offset, end_offset in complete_swaps(disk, self.directory):
+            self.report.notes.append(f"a compaction of offsets {base_offset} to {end_offset} was completed")
         self.file_names = self._clean_up()
+        self.mark = load_mark(disk, self.directory)
+        self._may_have_gaps = self.mark is not None
         self.segments = self._find_segments()
         stored = self._stored_epochs()
         self._check_first(stored or [])
@@ -160,7 +171,7 @@ class _Recovery:
         for name in names:
             stem, dot, ending = name.partition(".")
             is_orphan = dot + ending in {layout.INDEX, layout.TIME_INDEX, layout.ABORTED} and stem not in logs
-            if is_orphan or name.endswith((layout.DRAFT, layout.DELETED)):
+            if is_orphan or name.endswith((layout.DRAFT, layout.DELETED, layout.CLEANED)):
                 self.disk.remove(f"{self.directory}/{name}")
             else:
                 kept.append(name)
@@ -306,7 +317,7 @@ class _Recovery:
 
     def _joins(self, next_offset: int, follower: Segment) -> bool:
         gap = follower.base_offset - next_offset
-        return gap == 0 or (gap > 0 and self._settings.may_have_gaps)
+        return gap == 0 or (gap > 0 and self._may_have_gaps)
 
     def _check(self, segment: Segment, follower: Segment | None) -> tuple[int, BadBatch | None]:
         """Where the good part of a segment ends, and what follows it, if that is bad."""
@@ -342,7 +353,7 @@ class _Recovery:
             end,
             next_offset,
             crc_from_offset=self._recovery_point,
-            may_have_gaps=self._settings.may_have_gaps,
+            may_have_gaps=self._may_have_gaps,
         )
         for found in batches:
             if isinstance(found, BadBatch):

@@ -1,7 +1,7 @@
 """Read a segment that is in use, and see whether its bytes are still those that were written.
 
-Everything here blocks, runs in a thread and opens the file for itself. What is read has been published, and nobody
-writes there again but to cut it off; whoever asked has to see whether that happened meanwhile.
+Everything here blocks, runs in a thread and opens the file for itself. What is read has been published. It may
+still be cut off, or be compacted and replaced; whoever asked has to see whether that happened meanwhile.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from headrace.storage.verify import BadBatch, checked_batches, find_valid_batch
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import Disk, File
+    from headrace.storage.segment import Segment
 
 
 class SegmentSpan(NamedTuple):
@@ -26,6 +27,8 @@ class SegmentSpan(NamedTuple):
     size: int
     is_synced: bool
     may_have_gaps: bool
+    segment: Segment
+    """For its log to know it by: after a compaction another one has the same path."""
 
 
 class SegmentCheck:

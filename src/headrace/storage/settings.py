@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.storage.compaction.choice import CompactionSettings
 
 HOUR_MS = 3_600_000
 
@@ -18,5 +22,5 @@ class LogSettings:
     retention_ms: int | None = 7 * 24 * HOUR_MS
     """None keeps records for ever."""
     retention_bytes: int | None = None
-    may_have_gaps: bool = False
-    """True for a log that is compacted, or copied from one: then recovery cannot take a missing offset for damage."""
+    compaction: CompactionSettings | None = None
+    """None for a log that is not compacted (any more)."""

@@ -14,6 +14,8 @@ from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.runtime.tasks import Breather
 from headrace.runtime.threads import GENERAL_WORKERS
 from headrace.storage import checkpoints, layout
+from headrace.storage.compaction import swap
+from headrace.storage.compaction.mark import NOTHING_CLEAN, store_mark
 from headrace.storage.damage import DamagedLog
 from headrace.storage.flusher import LANE, Flusher
 from headrace.storage.handles import OPEN_FILES, Handles
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from headrace.model.names import LogId, TopicPartition
     from headrace.runtime.disk import Disk
     from headrace.runtime.world import World
+    from headrace.storage.compaction.choice import Mark
+    from headrace.storage.compaction.job import CleanedSegment
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
     from headrace.storage.settings import LogSettings
@@ -59,6 +63,8 @@ class LogStore:
         self.set_aside_damaged: dict[LogId, None] = {}
         """Logs of which a damaged copy is kept until the new one is whole."""
         self._checkpointing = asyncio.Lock()
+        self._rewriting = asyncio.Lock()
+        """Held while a log's files change under it: no cut may come between the steps of a swap."""
 
     # Life
 
@@ -182,9 +188,10 @@ class LogStore:
 
     async def delete(self, log_id: LogId) -> None:
         """Remove a log, open or not. Slices of it that are on their way out still get there."""
-        self._let_go(log_id)
-        await self.world.threads.run(partial(self._remove_directory, layout.directory_of(log_id)))
-        await self.drop_damaged(log_id)
+        async with self._rewriting:
+            self._let_go(log_id)
+            await self.world.threads.run(partial(self._remove_directory, layout.directory_of(log_id)))
+            await self.drop_damaged(log_id)
 
     def _let_go(self, log_id: LogId) -> None:
         prepared = self._ahead.pop(log_id, None)
@@ -215,18 +222,19 @@ class LogStore:
             if not await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)):
                 raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be begun anew safely")
             self._recovery_points = points
-        self._let_go(log_id)
-        directory = layout.directory_of(log_id)
-        if not is_kept:
-            await self.world.threads.run(partial(self._remove_directory, directory))
-        elif await self.world.threads.run(partial(self._set_damaged_aside, directory)):
-            self.set_aside_damaged[log_id] = None
-        create = partial(create_log, log_id, name.topic, self._handles, settings, start_offset=start_offset)
-        try:
-            self._logs[log_id] = log = await self.world.threads.run(create)
-        except OSError as error:
-            raise _trouble(error, f"create {name}") from error
-        return log
+        async with self._rewriting:
+            self._let_go(log_id)
+            directory = layout.directory_of(log_id)
+            if not is_kept:
+                await self.world.threads.run(partial(self._remove_directory, directory))
+            elif await self.world.threads.run(partial(self._set_damaged_aside, directory)):
+                self.set_aside_damaged[log_id] = None
+            create = partial(create_log, log_id, name.topic, self._handles, settings, start_offset=start_offset)
+            try:
+                self._logs[log_id] = log = await self.world.threads.run(create)
+            except OSError as error:
+                raise _trouble(error, f"create {name}") from error
+            return log
 
     async def set_aside(self, log_id: LogId) -> str:
         """Take a log out of the way that nobody knows; its bytes stay. Returns where they are now."""
@@ -266,8 +274,10 @@ class LogStore:
 
         Nothing may be written to the log until this returns. `on_cut` is called in the moment that it ends elsewhere.
         """
-        async with self._checkpointing:
+        async with self._rewriting, self._checkpointing:
             end_offset = log.end_if_cut(offset)
+            if log.mark is not None and log.mark.clean_end_offset > end_offset:
+                await self._store_mark(log, log.mark._replace(clean_end_offset=end_offset))
             if self._recovery_points.get(log.log_id, 0) > end_offset:
                 lowered = {**self._recovery_points, log.log_id: end_offset}
                 if not await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(lowered)):
@@ -278,6 +288,35 @@ class LogStore:
                 on_cut()
             await self._store_starts()
             await self.world.threads.run(log.sync_cut, lane=LANE)
+
+    # Compaction
+
+    async def swap(self, log: PartitionLog, cleaned: CleanedSegment) -> bool:
+        """Put a cleaned segment in place. False if the log has changed meanwhile, and it was thrown away instead."""
+        run, disk, directory = self.world.threads.run, self.world.disk, log.directory
+        async with self._rewriting:
+            if log.is_closed:
+                return False  # and its directory is gone
+            if log.can_swap(cleaned):
+                if log.mark is None:
+                    await self._store_mark(log, NOTHING_CLEAN)
+                await run(partial(_promise, disk, directory, cleaned))
+            if not log.can_swap(cleaned):
+                await run(partial(_on_disk, partial(swap.discard, disk, directory, cleaned)))
+                return False
+            log.swap(cleaned)
+            await run(partial(_on_disk, partial(swap.conclude, disk, directory, cleaned)))
+            return True
+
+    async def note_clean(self, log: PartitionLog, mark: Mark, cuts: int) -> None:
+        """The log is clean as far as that; `cuts` tells how often it had been truncated when that was found."""
+        async with self._rewriting:
+            if not log.is_closed and log.cuts == cuts:
+                await self._store_mark(log, mark)
+
+    async def _store_mark(self, log: PartitionLog, mark: Mark) -> None:
+        await self.world.threads.run(partial(_on_disk, partial(store_mark, self.world.disk, log.directory, mark)))
+        log.mark = mark
 
     # Checkpoints
 
@@ -336,6 +375,22 @@ class LogStore:
     async def _write(self, path: str, content: bytes) -> bool:
         """Replace a file durably; False if the disk is full, and the old one still stands."""
         return await self.world.threads.run(partial(_replace_file, self.world.disk, path, content))
+
+
+def _promise(disk: Disk, directory: str, cleaned: CleanedSegment) -> None:
+    """On a full disk the cleaned files go again: they take up room."""
+    try:
+        _on_disk(partial(swap.promise, disk, directory, cleaned))
+    except Refusal:
+        _on_disk(partial(swap.discard, disk, directory, cleaned))
+        raise
+
+
+def _on_disk(step: Callable[[], None]) -> None:
+    try:
+        step()
+    except OSError as error:
+        raise _trouble(error, "put compacted records in place") from error
 
 
 def _trouble(error: OSError, what: str) -> Refusal | DiskFailure:

@@ -27,6 +27,7 @@ COMPRESSION_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40  # set by compaction: the base timestamp says until when deletions in the batch are kept
 
 SEQUENCE_MAX = 2**31 - 1  # after it a producer's sequence numbers start again at 0
 
@@ -100,6 +101,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """Until when the batch's tombstones, or the marker that it is, must be kept; None before it is compacted."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
 _new = tuple.__new__  # half the time of `BatchHeader._make`, once or twice for every batch

@@ -37,6 +37,8 @@ class FetchedPartition(NamedTuple, Generic[RecordsT]):
     """Producer id and first offset of each; None for read_uncommitted."""
     diverging: tuple[int, int] | None = None
     """For a follower whose log went another way: the latest epoch that both may have, and where it ends here."""
+    may_have_gaps: bool = False
+    """For a follower: the log was compacted at some time, so offsets that are missing in it are no damage."""
 
 
 _PARTITION_V4 = Struct(">ihqq")
@@ -47,6 +49,7 @@ _INT32 = Struct(">i")
 _NO_REPLICA = _INT32.pack(-1)
 _EPOCH_END = Struct(">iqx")  # epoch, end offset, no tags
 _DIVERGING_TAG = b"\x01\x00" + bytes([_EPOCH_END.size])  # one tagged field: number 0, and its size
+_MAY_HAVE_GAPS_TAG = b"\x01\x90\x4e\x01\x01"  # one tagged field: number 10000, ours, of one byte: true
 
 
 def encode_fetch_response(
@@ -79,7 +82,7 @@ def encode_fetch_response(
                 chunks += (bytes(pending), partition.records)
                 pending = bytearray()
             if is_flexible:
-                pending += _DIVERGING_TAG + _EPOCH_END.pack(*partition.diverging) if partition.diverging else b"\x00"
+                pending += _tags(partition)
         if is_flexible:
             pending.append(0)
     if is_flexible:
@@ -120,6 +123,13 @@ def _partition_fields(partition: FetchedPartition[RecordsT], version: int, is_fl
     if version >= PREFERRED_REPLICA_FROM:
         out += _NO_REPLICA
     return out + _count(partition.records.size if partition.records is not None else 0, is_flexible)
+
+
+def _tags(partition: FetchedPartition[RecordsT]) -> bytes:
+    """What only followers are told, and never both at once: who diverges gets no records."""
+    if partition.diverging is not None:
+        return _DIVERGING_TAG + _EPOCH_END.pack(*partition.diverging)
+    return _MAY_HAVE_GAPS_TAG if partition.may_have_gaps else b"\x00"
 
 
 def _count(count: int, is_flexible: bool) -> bytes:

@@ -139,6 +139,22 @@ def test_a_look_that_sends_nothing_moves_nothing(small: SmallPartition) -> None:
     assert leader.answer() == [(0, BATCH_BYTES)]
 
 
+def test_a_look_that_sends_nothing_loses_no_news(small: SmallPartition) -> None:
+    """A fetch waits for records. The high watermark alone does not end its wait, but it is told then."""
+    leader = Leader(small)
+    leader.asked(0)
+    small.send(batch_of())
+    leader.answer()
+    small.flush()
+    leader.asked(1, flushed=1)
+    assert small.partition.high_watermark == 1
+    for _ in range(2):
+        looked = leader.look()
+        assert [fetched.high_watermark for _, fetched in looked.results] == [1]
+    leader.session.note_told(looked, leader.session.request_number)
+    assert leader.look().results == []
+
+
 def test_a_log_that_begins_inside_a_batch_is_followed_from_where_that_batch_begins(small: SmallPartition) -> None:
     leader = Leader(small)
     small.partition.replica.set_in_sync([NODE])

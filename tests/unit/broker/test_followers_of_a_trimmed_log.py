@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.broker.fetching import FetchSession, Reader, Wanted
-from headrace.broker.partition import Expected, new_batches
 from headrace.broker.topics import ServedTopic, TopicTable
 from headrace.model.errors import ErrorCode
 from headrace.model.names import Epoch, NodeId, Offset
+from headrace.replication.fetched import Expected, new_batches
 from headrace.runtime.disk import SystemDisk
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches import CorruptBatch

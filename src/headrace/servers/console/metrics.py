@@ -65,6 +65,7 @@ class NodeCollector(Collector):
             partitions.add_metric([topic.name], len(topic.partitions))
         yield partitions
         yield from self._offsets()
+        yield from self._compaction()
 
     def _offsets(self) -> Iterator[Metric]:
         labels = ["topic", "partition"]
@@ -87,6 +88,34 @@ class NodeCollector(Collector):
         yield _counter("headrace_damage_found", "Places in files that are not what was written", counters.damage_found)
         yield _counter("headrace_replicas_given_up", "Damaged copies fetched again", counters.replicas_given_up)
         yield _gauge("headrace_damaged_partitions", "Damaged copies on this node", self._node.damage.damaged_count)
+
+    def _compaction(self) -> Iterator[Metric]:
+        labels = ["topic", "partition"]
+        dirty = GaugeMetricFamily("headrace_log_dirty_bytes", "Bytes that wait for compaction", labels=labels)
+        passes = CounterMetricFamily("headrace_compactions", "Passes of compaction that ended well", labels=labels)
+        saved = CounterMetricFamily("headrace_compaction_saved_bytes", "Bytes that compaction freed", labels=labels)
+        errors = CounterMetricFamily("headrace_compaction_errors", "Passes of compaction that failed", labels=labels)
+        latest = GaugeMetricFamily(
+            "headrace_last_compaction_seconds", "When the last pass ended, in Unix time", labels=labels
+        )
+        took = GaugeMetricFamily("headrace_last_compaction_duration_seconds", "How long it took", labels=labels)
+        stopped = GaugeMetricFamily(
+            "headrace_compaction_stopped", "1 if the log is damaged and not compacted any more", labels=labels
+        )
+        for partition in self._node.topics.partitions():
+            state = self._node.cleaner.states.get(partition.log_id)
+            if state is None:
+                continue
+            name = [partition.name.topic, str(partition.index)]
+            dirty.add_metric(name, state.dirty_bytes)
+            passes.add_metric(name, state.passes)
+            saved.add_metric(name, state.saved_bytes)
+            errors.add_metric(name, state.errors)
+            stopped.add_metric(name, state.is_stopped)
+            if state.last_pass_ms >= 0:
+                latest.add_metric(name, state.last_pass_ms / 1000)
+                took.add_metric(name, state.last_pass_s)
+        yield from (dirty, passes, saved, errors, latest, took, stopped)
 
     def _process(self) -> Iterator[Metric]:
         usage = resource.getrusage(resource.RUSAGE_SELF)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headrace.broker.partition import RefusedRecords
+from headrace.broker.rules import RefusedRecords
 from headrace.coordinators.transactions.state import BUMPING_VERSION
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import ProducerId

@@ -64,20 +64,56 @@ class DescribeLogDirsPartition:
     partition_size: int = 0
     offset_lag: int = 0
     is_future_key: bool = False
+    dirty_bytes: int = -1  # ours: to be compacted; -1: it never is
+    saved_bytes: int = 0  # ours: freed by compaction since the start
+    compacted_ms: int = -1  # ours: when it last was
+    compaction_error: str | None = None  # ours: why it is not
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
         compact = version >= 2
         partition_index, partition_size, offset_lag, is_future_key = reader.unpack(_iqqt)
+        dirty_bytes: int = -1
+        saved_bytes: int = 0
+        compacted_ms: int = -1
+        compaction_error: str | None = None
         if compact:
-            reader.skip_tagged_fields()
-        return cls(partition_index, partition_size, offset_lag, is_future_key)
+            for tag in reader.tagged_fields():
+                if tag == 10000:
+                    dirty_bytes = reader.int64()
+                elif tag == 10001:
+                    saved_bytes = reader.int64()
+                elif tag == 10002:
+                    compacted_ms = reader.int64()
+                elif tag == 10003:
+                    compaction_error = reader.nullable_string(True)
+        return cls(
+            partition_index, partition_size, offset_lag, is_future_key, dirty_bytes, saved_bytes, compacted_ms,
+            compaction_error,
+        )
 
     def encode(self, writer: Writer, version: int) -> None:
         compact = version >= 2
         writer.pack(_iqqt, self.partition_index, self.partition_size, self.offset_lag, self.is_future_key)
         if compact:
-            writer.no_tagged_fields()
+            tagged: list[tuple[int, Writer]] = []
+            if self.dirty_bytes != -1:
+                value = Writer()
+                value.int64(self.dirty_bytes)
+                tagged.append((10000, value))
+            if self.saved_bytes != 0:
+                value = Writer()
+                value.int64(self.saved_bytes)
+                tagged.append((10001, value))
+            if self.compacted_ms != -1:
+                value = Writer()
+                value.int64(self.compacted_ms)
+                tagged.append((10002, value))
+            if self.compaction_error is not None:
+                value = Writer()
+                value.nullable_string(self.compaction_error, True)
+                tagged.append((10003, value))
+            writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)

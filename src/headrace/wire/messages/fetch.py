@@ -314,6 +314,7 @@ class PartitionData:
     diverging_epoch: EpochEndOffset = field(default_factory=EpochEndOffset)
     current_leader: LeaderIdAndEpoch = field(default_factory=LeaderIdAndEpoch)
     snapshot_id: SnapshotId = field(default_factory=SnapshotId)
+    may_have_gaps: bool = False  # ours, for followers: the log was compacted
     aborted_transactions: list[AbortedTransaction] | None = field(default_factory=list)  # null for read_uncommitted
     preferred_read_replica: int = -1
     records: bytes | memoryview | None = None
@@ -329,6 +330,7 @@ class PartitionData:
         diverging_epoch: EpochEndOffset = EpochEndOffset()
         current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
         snapshot_id: SnapshotId = SnapshotId()
+        may_have_gaps: bool = False
         if compact:
             for tag in reader.tagged_fields():
                 if tag == 0:
@@ -337,9 +339,11 @@ class PartitionData:
                     current_leader = LeaderIdAndEpoch.decode(reader, version)
                 elif tag == 2:
                     snapshot_id = SnapshotId.decode(reader, version)
+                elif tag == 10000:
+                    may_have_gaps = reader.boolean()
         return cls(
             partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, diverging_epoch,
-            current_leader, snapshot_id, aborted_transactions, preferred_read_replica, records,
+            current_leader, snapshot_id, may_have_gaps, aborted_transactions, preferred_read_replica, records,
         )
 
     def encode(self, writer: Writer, version: int) -> None:
@@ -367,6 +371,10 @@ class PartitionData:
                 value = Writer()
                 self.snapshot_id.encode(value, version)
                 tagged.append((2, value))
+            if self.may_have_gaps:
+                value = Writer()
+                value.boolean(self.may_have_gaps)
+                tagged.append((10000, value))
             writer.tagged_fields(tagged)
         if version < 12 and self.diverging_epoch != EpochEndOffset():
             raise unsayable("PartitionData.diverging_epoch", version)

@@ -15,6 +15,7 @@ from headrace.wire.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.cleaner import LogCleaner
     from headrace.broker.topics import ServedTopic
     from headrace.servers.kafka.apis import Request
 
@@ -37,17 +38,24 @@ async def handle(message: DescribeLogDirsRequest, request: Request) -> DescribeL
 
 
 def _topics(wanted: list[DescribableLogDirTopic] | None, request: Request) -> list[DescribeLogDirsTopic]:
-    table = request.node.topics
+    table, cleaner = request.node.topics, request.node.cleaner
     if wanted is None:
-        return [_topic(topic, range(len(topic.partitions))) for topic in table]
+        return [_topic(topic, range(len(topic.partitions)), cleaner) for topic in table]
     named = ((table.named(item.topic), item.partitions) for item in wanted)
-    return [_topic(topic, indexes) for topic, indexes in named if topic is not None]
+    return [_topic(topic, indexes, cleaner) for topic, indexes in named if topic is not None]
 
 
-def _topic(topic: ServedTopic, indexes: list[int] | range) -> DescribeLogDirsTopic:
+def _topic(topic: ServedTopic, indexes: list[int] | range, cleaner: LogCleaner) -> DescribeLogDirsTopic:
     partitions = []
     for index in indexes:
         partition = topic.partitions[index] if 0 <= index < len(topic.partitions) else None
         if partition is not None:
-            partitions.append(DescribeLogDirsPartition(index, partition.log.size_bytes, 0))
+            described = DescribeLogDirsPartition(index, partition.log.size_bytes, 0)
+            cleaning = cleaner.states.get(partition.log_id)
+            if cleaning is not None:
+                described.dirty_bytes = cleaning.dirty_bytes
+                described.saved_bytes = cleaning.saved_bytes
+                described.compacted_ms = cleaning.last_pass_ms
+                described.compaction_error = cleaning.error
+            partitions.append(described)
     return DescribeLogDirsTopic(topic.name, partitions)

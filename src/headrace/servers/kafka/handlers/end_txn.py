@@ -16,7 +16,7 @@ async def handle(message: EndTxnRequest, request: Request) -> EndTxnResponse:
     caller = caller_of(request)
     try:
         shard = request.node.coordination.transactions_of(message.transactional_id)
-        fresh = await request.node.new_producer_id()  # for the rare producer that has used up its epochs
+        fresh = await request.node.producer_ids.take()  # for the rare producer that has used up its epochs
         response: EndTxnResponse = await shard.ask(
             lambda mind, token, now: mind.end(message, caller, token, now, fresh)
         )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def handle(message: InitProducerIdRequest, request: Request) -> InitProducerIdResponse:
     node = request.node
     try:
-        fresh = await node.new_producer_id()
+        fresh = await node.producer_ids.take()
         if message.transactional_id is None:
             # A producer that asks again, whatever it was called before, is a new one: nothing ties it to its past.
             return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.broker.assembly import CLIENTS
+from headrace.broker.own_topics import create_missing
 from headrace.metadata.internal import is_internal
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NO_TOPIC_ID
@@ -50,7 +51,7 @@ def _to_create(message: MetadataRequest, request: Request) -> list[str]:
 
 async def _create_and_answer(message: MetadataRequest, request: Request, missing: list[str]) -> MetadataResponse:
     """The answer holds the new topic: a client never has to ask twice."""
-    refusals = await request.node.auto_create_topics(missing)
+    refusals = await create_missing(request.node, missing)
     return _named(message.topics or [], request, refusals)
 
 

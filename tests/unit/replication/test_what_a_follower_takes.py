@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.partition import Expected, new_batches
+from headrace.replication.fetched import Expected, new_batches
 from headrace.wire.batches import CorruptBatch
 from tests.unit.storage.small_logs import batch_at
 

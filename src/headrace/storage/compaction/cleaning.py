@@ -1,0 +1,209 @@
+"""Clean a log: note the newest offset of every key, then write what stays of each segment into a file beside it.
+
+Blocking, and far from the event loop: in a process of its own, or step by step in a thread. It only reads the log and
+writes new files; whoever runs it puts these in place, one after the other, as they come.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from headrace.storage import layout
+from headrace.storage.compaction.job import CleanedSegment, CleaningJob, Finished, Source, Worked
+from headrace.storage.compaction.key_map import KeyMap
+from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedTransactions, Sieve
+from headrace.storage.damage import DamagedLog
+from headrace.storage.scan import is_plausible
+from headrace.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from headrace.wire.batches import HEADER_SIZE, CorruptBatch, crc_matches, read_header
+from headrace.wire.trimming import records_of, spans_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from headrace.runtime.disk import Disk, File
+    from headrace.storage.compaction.job import Event
+    from headrace.wire.batches import BatchHeader, Buffer
+
+CHUNK_BYTES = 1 << 20  # one read or write, and the step after which the throttle looks
+
+
+def clean(disk: Disk, job: CleaningJob) -> Iterator[Event]:
+    """One pass. DamagedLog if a segment cannot be trusted, OSError if the disk refuses; nothing is lost by either."""
+    key_map = KeyMap(job.key_map_bytes, job.end_offset - job.first_dirty_offset)
+    map_end = yield from _fill(key_map, disk, job)
+    sieve = Sieve(
+        key_map,
+        map_end,
+        job.aborted,
+        job.last_entries,
+        now_ms=job.now_ms,
+        delete_retention_ms=job.delete_retention_ms,
+    )
+    for group, end_offset in groups(job, map_end):
+        yield from _rewrite(disk, job, group, end_offset, sieve)
+    yield Finished(map_end, sieve.latest_horizon_ms, key_map.count, sieve.dropped_records)
+
+
+def groups(job: CleaningJob, map_end: int) -> list[tuple[list[Source], int]]:
+    """Which neighbours become one segment, and where each such run ends: small ones are not kept for ever."""
+    grouped: list[tuple[list[Source], int]] = []
+    ends = [*(source.base_offset for source in job.sources[1:]), job.end_offset]
+    for source, end_offset in zip(job.sources, ends, strict=True):
+        if source.base_offset >= map_end:
+            break
+        if grouped:
+            group, _ = grouped[-1]
+            size = sum(member.size for member in group) + source.size
+            if size <= job.segment_bytes and end_offset - group[0].base_offset <= RELATIVE_OFFSET_MAX:
+                grouped[-1] = ([*group, source], end_offset)
+                continue
+        grouped.append(([source], end_offset))
+    return grouped
+
+
+def _fill(key_map: KeyMap, disk: Disk, job: CleaningJob) -> Generator[Event, None, int]:
+    """Note the keys from the first dirty offset on; return where the map was full, or the end."""
+    aborted = AbortedTransactions(job.aborted)
+    for number, source in enumerate(job.sources):
+        is_clean = number + 1 < len(job.sources) and job.sources[number + 1].base_offset <= job.first_dirty_offset
+        if is_clean:
+            continue
+        unreported = 0
+        for position, header, batch in _batches(disk, job.directory, source):
+            unreported += header.size
+            if unreported >= CHUNK_BYTES:
+                yield Worked(unreported)
+                unreported = 0
+            if header.is_control or header.last_offset < job.first_dirty_offset or aborted.covers(header):
+                continue
+            try:
+                for span in spans_of(header, records_of(batch, header, inflate_max=INFLATE_MAX)):
+                    if span.offset < job.first_dirty_offset or span.key is None:
+                        continue
+                    if not key_map.put(span.key, span.offset):
+                        return span.offset
+            except CorruptBatch as damage:
+                raise _damage(job.directory, source, position, header, damage) from damage
+    return job.end_offset
+
+
+def _batches(disk: Disk, directory: str, source: Source) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Every batch of a segment, each checked against its CRC: what is written anew gets a new one."""
+    path = layout.stem(directory, source.base_offset) + layout.LOG
+    file = disk.open(path)
+    try:
+        position, chunk_start, chunk = 0, 0, memoryview(b"")
+        next_offset = source.base_offset
+        while position < source.size:
+            at = position - chunk_start
+            if at + HEADER_SIZE > len(chunk):
+                chunk, chunk_start, at = _read(file, position, CHUNK_BYTES, source.size), position, 0
+            if at + HEADER_SIZE > len(chunk):
+                raise DamagedLog(path, position, next_offset, "the file ends inside the header of a batch")
+            header = read_header(chunk, at)
+            if not is_plausible(header, source.size - position) or header.base_offset < next_offset:
+                raise DamagedLog(path, position, next_offset, "no batch begins here, expected one")
+            if at + header.size > len(chunk):
+                wanted = max(header.size, CHUNK_BYTES)
+                chunk, chunk_start, at = _read(file, position, wanted, source.size), position, 0
+            if not crc_matches(chunk, header, at):
+                raise DamagedLog(path, position, header.base_offset, "the batch does not match its CRC")
+            yield position, header, chunk[at : at + header.size]
+            position += header.size
+            next_offset = header.next_offset
+    finally:
+        file.close()
+
+
+def _read(file: File, position: int, size: int, end: int) -> memoryview:
+    return memoryview(file.read(position, min(size, end - position)))
+
+
+def _damage(directory: str, source: Source, position: int, header: BatchHeader, damage: CorruptBatch) -> DamagedLog:
+    path = layout.stem(directory, source.base_offset) + layout.LOG
+    return DamagedLog(path, position, header.base_offset, f"its records cannot be read: {damage}")
+
+
+def _rewrite(disk: Disk, job: CleaningJob, group: Sequence[Source], end_offset: int, sieve: Sieve) -> Iterator[Event]:
+    """Write what stays of some segments as one. Where nothing has to change, nothing is written."""
+    draft = _Draft(disk, job.directory, group[0].base_offset, job.index_interval_bytes)
+    is_changed = len(group) > 1
+    try:
+        for source in group:
+            for position, header, batch in _batches(disk, job.directory, source):
+                is_last = source is group[-1] and position + header.size == source.size
+                try:
+                    kept = sieve.keep(batch, header, is_last=is_last)
+                except CorruptBatch as damage:
+                    raise _damage(job.directory, source, position, header, damage) from damage
+                is_changed = is_changed or kept is not batch
+                if kept is not None:
+                    draft.add(kept)
+                if draft.unreported >= CHUNK_BYTES:
+                    draft.write()
+                    yield Worked(draft.unreported)
+                    draft.unreported = 0
+                draft.unreported += header.size
+        if is_changed:
+            draft.finish()
+            draft.close()
+        else:
+            draft.remove()
+    except (OSError, DamagedLog):
+        draft.remove()
+        raise
+    yield Worked(draft.unreported)
+    if is_changed:
+        yield CleanedSegment(group[0].base_offset, end_offset, len(group), draft.size)
+
+
+class _Draft:
+    """A new segment's files under their names for now: the log, and its two indexes."""
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, index_interval_bytes: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._segment = Segment(directory, base_offset)
+        self._segment.begin_indexes()
+        self._interval_bytes = index_interval_bytes
+        self._waiting: list[Buffer] = []
+        path = self._segment.log_path + layout.CLEANED
+        disk.remove(path)
+        self._file = disk.open(path, create=True)
+        self.unreported = 0
+
+    @property
+    def size(self) -> int:
+        return self._segment.size
+
+    def add(self, batch: Buffer) -> None:
+        self._segment.note((read_header(batch),), self._interval_bytes)
+        self._waiting.append(bytes(batch) if isinstance(batch, memoryview) else batch)
+
+    def write(self) -> None:
+        wanted = sum(map(len, self._waiting))
+        if self._file.append(self._waiting) < wanted:
+            raise OSError(errno.ENOSPC, f"there is no space for {self._segment.log_path}{layout.CLEANED}")
+        self._waiting.clear()
+
+    def finish(self) -> None:
+        segment = self._segment
+        self.write()
+        self._file.sync()
+        segment.finish_time_index()
+        assert segment.index is not None
+        assert segment.time_index is not None
+        self._disk.write_file(segment.stem + layout.INDEX + layout.CLEANED, segment.index.encode())
+        self._disk.write_file(segment.stem + layout.TIME_INDEX + layout.CLEANED, segment.time_index.encode())
+        self._disk.sync_directory(self._directory)  # no promise may be seen without the log that it speaks of
+
+    def close(self) -> None:
+        self._file.close()
+
+    def remove(self) -> None:
+        """It is not wanted, and takes up room that may be scarce."""
+        self.close()
+        for ending in (layout.LOG, layout.INDEX, layout.TIME_INDEX):
+            self._disk.remove(self._segment.stem + ending + layout.CLEANED)

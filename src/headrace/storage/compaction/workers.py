@@ -1,0 +1,60 @@
+"""Where the cleaning of a log runs: in a process of its own, or in a thread of this one."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.runtime.companions import lines_of
+from headrace.storage.compaction.cleaning import clean
+from headrace.storage.compaction.job import Damaged, Failed, decode_event
+from headrace.storage.damage import DamagedLog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+
+    from headrace.runtime.world import World
+    from headrace.storage.compaction.job import CleaningJob, Event
+
+LANE = "cleaner"
+WORKER = "headrace.storage.compaction.worker"
+
+
+class CleaningWorker(Protocol):
+    def run(self, job: CleaningJob, bytes_per_s: float) -> AsyncGenerator[Event, None]:
+        """One pass, event by event; the next step may begin before an event is dealt with. Close it to end early."""
+        ...
+
+
+class InProcess:
+    """For a node that serves: the loop feels nothing of it but its disk. CompanionEnded if the process dies."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    async def run(self, job: CleaningJob, bytes_per_s: float) -> AsyncGenerator[Event, None]:
+        async with aclosing(lines_of(WORKER, self._root, repr(bytes_per_s), line=job.encode())) as lines:
+            async for line in lines:
+                yield decode_event(line)
+
+
+class InThread:
+    """For a simulated node, and for one that lives inside a test: step by step, and without a throttle."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def run(self, job: CleaningJob, bytes_per_s: float) -> AsyncGenerator[Event, None]:  # noqa: ARG002 - nobody counts
+        steps = clean(self._world.disk, job)
+        while (event := await self._world.threads.run(partial(_next_event, steps), lane=LANE)) is not None:
+            yield event
+
+
+def _next_event(steps: Iterator[Event]) -> Event | None:
+    try:
+        return next(steps, None)
+    except DamagedLog as damage:
+        return Damaged(damage.path, damage.position, damage.offset, damage.problem)
+    except OSError as error:
+        return Failed(error.errno or 0, str(error))

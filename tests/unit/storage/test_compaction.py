@@ -1,0 +1,538 @@
+"""What compaction keeps and drops, case by case; and a power cut at every step of it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.simulation.device import Device, Operation
+from headrace.simulation.disk import SimulatedDisk
+from headrace.storage import layout
+from headrace.storage.compaction.choice import CompactionSettings, Mark, SealedSegment, assess
+from headrace.storage.compaction.job import CleanedSegment, CleaningJob, Source, decode_event, encode_event
+from headrace.storage.compaction.key_map import SLOT_BYTES, KeyMap
+from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
+from headrace.storage.damage import DamagedLog, DamagedRange
+from headrace.storage.handles import Handles
+from headrace.storage.recovery import open_log
+from headrace.storage.segment_check import SegmentCheck
+from headrace.storage.settings import LogSettings
+from headrace.wire.batches import Codec, read_header
+from headrace.wire.control import Marker
+from headrace.wire.records import Record, encode_batch
+from tests.unit.storage.compacted_logs import PLENTY, compact, flush, held, read_committed, values_of
+from tests.unit.storage.small_logs import DIRECTORY, FIRST_MS, LOG_ID, append, marker_at, new_log, reopened
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.runtime.disk import Disk
+    from headrace.storage.log import PartitionLog
+
+SETTINGS = LogSettings(segment_bytes=1000, index_interval_bytes=150, retention_ms=None)
+LATER_MS = FIRST_MS + 100_000
+
+
+def write(
+    log: PartitionLog,
+    *pairs: tuple[bytes, bytes | None],
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    sequence: int = -1,
+    is_transactional: bool = False,
+    append_time: int | None = None,
+) -> int:
+    """One batch; its offset."""
+    offset = log.next_offset
+    batch = encode_batch(
+        [(FIRST_MS + offset + number, key, value, [("h", b"x")]) for number, (key, value) in enumerate(pairs)],
+        base_offset=offset,
+        codec=codec,
+        leader_epoch=0,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=sequence,
+        is_transactional=is_transactional,
+        log_append_time=append_time,
+    )
+    append(log, batch)
+    return offset
+
+
+def end(log: PartitionLog, producer_id: int, *, is_commit: bool) -> int:
+    offset = log.next_offset
+    append(log, marker_at(offset, producer_id, Marker(is_commit, 0)))
+    return offset
+
+
+def seal(log: PartitionLog) -> None:
+    log.roll()
+    flush(log)
+
+
+def records_in(log: PartitionLog) -> list[Record]:
+    return [record for header, records in held(log) if not header.is_control for record in records]
+
+
+def offsets_in(log: PartitionLog) -> list[int]:
+    return [record.offset for record in records_in(log)]
+
+
+def keys_in(log: PartitionLog) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for record in records_in(log)]
+
+
+# ---- records
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_newest_record_of_each_key_stays_as_it_was(simulated: SimulatedDisk, codec: Codec) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), codec=codec)
+    write(log, (b"c", b"1"), (b"b", b"2"), (b"d", b"1"), codec=codec)
+    before = {record.offset: record for record in records_in(log)}
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    assert [before[offset] for offset in (2, 3, 4, 5)] == records_in(log)
+    first = held(log)[0].header
+    assert (first.base_offset, first.last_offset, first.record_count, first.codec) == (0, 2, 1, codec)
+    assert first.max_timestamp == FIRST_MS + 2
+
+
+def test_records_without_a_key_go(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    append(log, encode_batch([(FIRST_MS, None, b"no key", ()), (FIRST_MS, b"a", b"1", ())], leader_epoch=0))
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    assert keys_in(log) == [(b"a", b"1")]
+
+
+def test_an_empty_key_is_a_key(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"", b"1"), (b"a", b"1"), (b"", b"2"))
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    assert keys_in(log) == [(b"a", b"1"), (b"", b"2")]
+
+
+def test_times_of_arrival_stay(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"), (b"b", None), append_time=FIRST_MS + 5)
+    write(log, (b"a", b"2"), append_time=FIRST_MS + 9)
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    assert [(record.offset, record.timestamp) for record in records_in(log)] == [(1, FIRST_MS + 5), (2, FIRST_MS + 9)]
+
+
+def test_what_is_not_sealed_stays(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"))
+    seal(log)
+    write(log, (b"a", b"2"))
+    flush(log)
+    compact(log, now_ms=LATER_MS)
+    assert keys_in(log) == [(b"a", b"1"), (b"a", b"2")]
+
+
+def test_the_end_of_an_emptied_log_can_be_reached(simulated: SimulatedDisk) -> None:
+    """Its last batch is dropped in every sense but one: it still says where the log ends."""
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"))
+    write(log, (b"a", None))
+    seal(log)
+    compact(log, now_ms=LATER_MS, delete_retention_ms=0)
+    compact(log, now_ms=LATER_MS, delete_retention_ms=0)
+    assert keys_in(log) == []
+    (last,) = held(log)
+    assert (last.header.base_offset, last.header.next_offset, last.header.record_count) == (1, 2, 0)
+    assert log.find_timestamp(FIRST_MS) is None
+    assert log.max_timestamp() is None
+    log = reopened(log)
+    assert log.next_offset == 2
+
+
+# ---- tombstones
+
+
+def test_a_tombstone_stays_until_its_horizon(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"), (b"b", b"1"))
+    write(log, (b"a", None), (b"c", b"1"))
+    seal(log)
+    compact(log, now_ms=LATER_MS, delete_retention_ms=50)
+    assert keys_in(log) == [(b"b", b"1"), (b"a", None), (b"c", b"1")]
+    assert held(log)[1].header.delete_horizon_ms == LATER_MS + 50
+    assert records_in(log)[1].timestamp == FIRST_MS + 2
+    assert log.mark == Mark(4, LATER_MS + 50)
+    compact(log, now_ms=LATER_MS + 49, delete_retention_ms=1 << 40)
+    assert keys_in(log) == [(b"b", b"1"), (b"a", None), (b"c", b"1")]
+    compact(log, now_ms=LATER_MS + 50, delete_retention_ms=1 << 40)
+    assert keys_in(log) == [(b"b", b"1"), (b"c", b"1")]
+    assert log.mark == Mark(4, -1)
+
+
+def test_a_tombstone_may_stay_for_ever(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", None), (b"b", b"1"))
+    seal(log)
+    compact(log, now_ms=LATER_MS, delete_retention_ms=2**63 - 1)
+    assert [(record.key, record.timestamp) for record in records_in(log)] == [(b"a", FIRST_MS), (b"b", FIRST_MS + 1)]
+
+
+# ---- transactions and producers
+
+
+def test_aborted_records_go_and_committed_ones_stay(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"old"), (b"b", b"old"))
+    write(log, (b"a", b"aborted"), producer_id=1, sequence=0, is_transactional=True)
+    write(log, (b"b", b"committed"), producer_id=2, sequence=0, is_transactional=True)
+    end(log, 1, is_commit=False)
+    end(log, 2, is_commit=True)
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    assert keys_in(log) == [(b"a", b"old"), (b"b", b"committed")]
+    assert values_of(read_committed(log, 0, log.next_offset)[0]) == {b"a": b"old", b"b": b"committed"}
+    assert log.aborted_between(0, log.next_offset) == []
+
+
+def test_an_open_transaction_holds_up_all_that_follows(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"), (b"a", b"2"))
+    seal(log)
+    write(log, (b"a", b"3"), producer_id=1, sequence=0, is_transactional=True)
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    assert keys_in(log) == [(b"a", b"2"), (b"a", b"3")]
+
+
+def test_a_marker_stays_as_long_as_its_transaction(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"), (b"b", b"1"), producer_id=1, sequence=0, is_transactional=True)
+    marker = end(log, 1, is_commit=True)
+    write(log, (b"a", b"2"))
+    seal(log)
+    for turn in range(3):
+        compact(log, now_ms=LATER_MS + turn * 1000, delete_retention_ms=10)
+    assert marker in [header.base_offset for header, _ in held(log) if header.is_control]
+    remove_snapshots(log)
+    log = reopened(log)
+    producer = log.producers.get(1)
+    assert producer is not None
+    assert not producer.has_open_transaction
+
+
+def test_a_marker_goes_after_its_transaction(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"), producer_id=1, sequence=0, is_transactional=True)
+    end(log, 1, is_commit=True)
+    write(log, (b"a", b"2"), producer_id=1, sequence=1, is_transactional=True)
+    end(log, 1, is_commit=True)
+    write(log, (b"z", b"1"))
+    seal(log)
+    compact(log, now_ms=LATER_MS, delete_retention_ms=10)
+    assert [header.base_offset for header, _ in held(log) if header.is_control] == [1, 3]
+    compact(log, now_ms=LATER_MS + 10, delete_retention_ms=10)
+    assert [header.base_offset for header, _ in held(log) if header.is_control] == [3]
+
+
+def test_a_producer_keeps_its_sequence(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"), producer_id=7, sequence=0)
+    write(log, (b"a", b"2"), (b"a", b"3"), producer_id=7, sequence=1)
+    write(log, (b"a", b"4"))
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    assert [header.record_count for header, _ in held(log)] == [0, 1]
+    remove_snapshots(log)
+    log = reopened(log)
+    producer = log.producers.get(7)
+    assert producer is not None
+    assert producer.next_sequence == 3
+
+
+def remove_snapshots(log: PartitionLog) -> None:
+    for name in log.disk.list(log.directory):
+        if name.endswith(layout.SNAPSHOT):
+            log.disk.remove(f"{log.directory}/{name}")
+
+
+# ---- more keys than memory, and many segments
+
+
+def test_more_keys_than_fit_take_more_passes(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    for turn in range(3):
+        for number in range(50):
+            write(log, (b"key %d" % number, b"%d" % turn))
+    seal(log)
+    ends = []
+    while log.mark is None or log.mark.clean_end_offset < log.next_offset:
+        finished = compact(log, now_ms=LATER_MS, key_map_bytes=20 * SLOT_BYTES)
+        assert finished is not None
+        assert finished.keys <= 15
+        ends.append(finished.clean_end_offset)
+    assert len(ends) >= 10
+    assert ends == sorted(set(ends)), "a pass did not get any further"
+    assert keys_in(log) == [(b"key %d" % number, b"2") for number in range(50)]
+
+
+def test_small_segments_become_one(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    for _ in range(200):
+        write(log, (b"a", b"v" * 30))
+    seal(log)
+    count = len(log.segments)
+    for _ in range(3):
+        compact(log, now_ms=LATER_MS)
+    assert count > 10
+    assert len(log.segments) <= 3
+    assert offsets_in(log) == [199]
+    assert log.end_if_cut(200) == 200
+
+
+def test_a_second_pass_changes_nothing(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    for number in range(100):
+        write(log, (b"key %d" % (number % 40), b"v" * 30))
+    seal(log)
+    for _ in range(4):
+        compact(log, now_ms=LATER_MS)
+    swaps = log.swaps
+    compact(log, now_ms=LATER_MS)
+    assert log.swaps == swaps
+
+
+def test_a_reader_with_a_slice_is_not_disturbed(disk: Disk) -> None:
+    log = new_log(disk, SETTINGS)
+    for number in range(20):
+        write(log, (b"a", b"%d" % number))
+    seal(log)
+    piece = log.read(0, 1 << 20, log.next_offset, at_least_one=True)
+    assert piece is not None
+    before = piece.read()
+    compact(log, now_ms=LATER_MS)
+    assert piece.is_current
+    assert piece.read() == before
+    piece.release()
+    assert offsets_in(log) == [19]
+
+
+def test_times_are_found_after_compaction(disk: Disk) -> None:
+    log = new_log(disk, SETTINGS)
+    for number in range(60):
+        write(log, (b"key %d" % (number % 50), b"v" * 20))
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    found = log.find_timestamp(FIRST_MS + 5)
+    assert found is not None
+    assert found.offset == 10
+    newest = log.max_timestamp()
+    assert newest is not None
+    assert newest.offset == 59
+
+
+def test_damage_is_told_and_nothing_is_touched(simulated: SimulatedDisk, device: Device) -> None:
+    log = new_log(simulated, SETTINGS)
+    for number in range(20):
+        write(log, (b"a", b"%d" % number))
+    seal(log)
+    device.flip_bit(f"{DIRECTORY}/{0:020}.log", 130)
+    with pytest.raises(DamagedLog, match="CRC"):
+        compact(log, now_ms=LATER_MS)
+    assert not [name for name in simulated.list(DIRECTORY) if name.endswith((layout.CLEANED, layout.SWAP))]
+
+
+# ---- the lights go out
+
+
+class LightsOut(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("is_power_cut", [True, False])
+def test_a_crash_at_every_step_loses_nothing_and_brings_nothing_back(is_power_cut: bool) -> None:
+    step = 0
+    while _crash_at(step, is_power_cut=is_power_cut):
+        step += 1
+    assert step > 30, "there are more steps than that in a compaction"
+
+
+def _crash_at(step: int, *, is_power_cut: bool) -> bool:
+    """False once compaction ended before the step was reached."""
+    device = Device(Random(step))
+    log = new_log(SimulatedDisk(device), SETTINGS)
+    expected = {b"key %d" % number: b"%d" % (number + 24) for number in range(1, 8)}
+    for number in range(32):
+        write(log, (b"key %d" % (number % 8), b"%d" % number))
+    write(log, (b"key 0", None))
+    seal(log)
+    left = step
+
+    def watch(operation: Operation, path: str) -> None:
+        nonlocal left
+        if operation is not Operation.READ:
+            left -= 1
+            if left < 0:
+                raise LightsOut
+
+    log.disk.sync_everything()
+    device.watch(watch)
+    is_crashed = False
+    try:
+        compact(log, now_ms=LATER_MS, delete_retention_ms=10)
+        compact(log, now_ms=LATER_MS + 10, delete_retention_ms=10)  # takes the tombstone away
+    except LightsOut:
+        is_crashed = True
+    device.unwatch(watch)
+    if is_power_cut:
+        device.power_cut()
+    for _ in range(2):  # also a crash right after the start
+        opened, _ = open_log(
+            LOG_ID, Handles(SimulatedDisk(device)), SETTINGS, recovery_point=log.next_offset, is_synced=True
+        )
+        assert values_of(records_in(opened)) == expected
+        assert opened.next_offset == log.next_offset
+        if is_power_cut:
+            device.power_cut()
+    compact(opened, now_ms=LATER_MS + 30, delete_retention_ms=0)
+    compact(opened, now_ms=LATER_MS + 30, delete_retention_ms=0)
+    assert values_of(records_in(opened)) == expected
+    assert len(offsets_in(opened)) == len(expected)
+    return is_crashed
+
+
+# ---- what is due
+
+
+def segments(*sizes: int, newest_ms: Sequence[int] = ()) -> list[SealedSegment]:
+    times = list(newest_ms) or [FIRST_MS] * len(sizes)
+    return [
+        SealedSegment(10 * number, 10 * number + 10, size, times[number], times[number])
+        for number, size in enumerate(sizes)
+    ]
+
+
+def look(found: Sequence[SealedSegment], clean_end: int, settings: CompactionSettings, **changes: int) -> object:
+    how = {"start_offset": 0, "safe_offset": 1000, "now_ms": FIRST_MS + 1000, **changes}
+    return assess(found, Mark(clean_end), settings, **how)
+
+
+def test_a_log_is_due_when_enough_of_it_is_dirty() -> None:
+    half = CompactionSettings(min_dirty_ratio=0.5)
+    assert look(segments(100, 100), 10, half) == (10, 20, 100, 100, False)
+    assert look(segments(100, 101), 10, half) == (10, 20, 100, 101, True)
+    assert look(segments(100, 100), 5, half) == (5, 20, 50, 150, True)
+    assert look(segments(100, 100), 20, half) == (20, 20, 200, 0, False)
+
+
+def test_only_what_is_safe_counts() -> None:
+    assert look(segments(100, 100), 0, CompactionSettings(), safe_offset=19) == (0, 10, 0, 100, True)
+    assert look(segments(100, 100), 0, CompactionSettings(), safe_offset=9) == (0, 0, 0, 0, False)
+
+
+def test_young_records_wait_and_old_ones_do_not() -> None:
+    found = segments(100, 100, newest_ms=[FIRST_MS, FIRST_MS + 900])
+    assert look(found, 0, CompactionSettings(min_lag_ms=500)) == (0, 10, 0, 100, True)
+    lazy = CompactionSettings(min_dirty_ratio=1.0, max_lag_ms=500)
+    assert look(found, 0, lazy) == (0, 20, 0, 200, True)
+    assert look(found, 10, lazy) == (10, 20, 100, 100, False)
+
+
+def test_a_log_is_due_when_its_tombstones_may_go() -> None:
+    mark = Mark(20, FIRST_MS + 5)
+    for now_ms, is_due in ((FIRST_MS + 4, False), (FIRST_MS + 5, True)):
+        how = {"start_offset": 0, "safe_offset": 1000, "now_ms": now_ms}
+        assert assess(segments(1, 1), mark, CompactionSettings(), **how).is_due is is_due
+
+
+# ---- damage
+
+
+def checked(log: PartitionLog) -> list[DamagedRange]:
+    found: list[DamagedRange] = []
+    for span in log.spans(closed_only=False):
+        check = SegmentCheck(log.disk, span)
+        while check.step(PLENTY):
+            pass
+        found += check.damaged
+    return found
+
+
+def test_gaps_are_no_damage_whatever_the_settings_say_now(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    assert not log.may_have_gaps
+    for turn in range(3):
+        write(log, (b"a", b"%d" % turn))
+        write(log, (b"b", b"%d" % turn))
+        seal(log)
+    compact(log, now_ms=LATER_MS)
+    assert offsets_in(log) == [4, 5]
+    for found in (log, reopened(log)):  # with settings that know of no compaction
+        assert found.settings.compaction is None
+        assert found.may_have_gaps
+        assert checked(found) == []
+
+
+def test_who_reads_a_segment_knows_when_another_has_taken_its_name(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    for turn in range(3):
+        write(log, (b"a", b"%d" % turn))
+        write(log, (b"b%d" % turn, b"stays"))
+        seal(log)
+    before = log.spans(closed_only=True)
+    compact(log, now_ms=LATER_MS)
+    (joined,) = log.spans(closed_only=True)
+    assert joined.path == before[0].path
+    assert joined.size > before[0].size
+    assert [log.has(span) for span in before] == [False, False, False]
+    assert log.has(joined)
+
+
+def test_nothing_is_put_in_place_in_a_log_that_is_known_to_be_damaged(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"))
+    seal(log)
+    cleaned = CleanedSegment(0, 1, 1, 10)
+    assert log.can_swap(cleaned)
+    log.damage.add(DamagedRange(log.segments[0].log_path, 0, 0, 1, "a bit is wrong"))
+    assert not log.can_swap(cleaned)
+
+
+# ---- the map, and the way through the pipe
+
+
+def test_the_key_map_knows_the_last_offset_and_its_limit() -> None:
+    key_map = KeyMap(100 * SLOT_BYTES, 1_000_000)
+    keys = [b"%d" % number for number in range(200)]
+    taken = [key for offset, key in enumerate(keys) if key_map.put(key, offset)]
+    assert taken == keys[:75]
+    assert key_map.put(keys[3], 1000)
+    assert [key_map.latest(key) for key in (keys[3], keys[74], keys[75])] == [1000, 74, -1]
+    assert key_map.memory_bytes == 100 * SLOT_BYTES
+
+
+def test_a_job_and_its_events_travel_as_lines() -> None:
+    job = CleaningJob(
+        "topics/x", (Source(0, 5), Source(7, 9)), 3, 12, (AbortedSpan(1, 2, 3),), {4: LastEntry(5, 6)}, 1, 2, 3, 4, 5
+    )
+    assert CleaningJob.decode(job.encode()) == job
+    cleaned = CleanedSegment(1, 2, 3, 4)
+    assert decode_event(encode_event(cleaned)) == cleaned
+    with pytest.raises(ValueError, match="no event"):
+        decode_event(b'{"event": "Unheard", "of": 1}')
+
+
+def test_the_header_says_what_stays_of_it(simulated: SimulatedDisk) -> None:
+    """Kafka reads these batches too: the bits and fields are those that it sets."""
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", None), producer_id=3, sequence=0)
+    seal(log)
+    compact(log, now_ms=LATER_MS, delete_retention_ms=7)
+    piece = log.read(0, 1 << 20, 1, at_least_one=True)
+    assert piece is not None
+    header = read_header(piece.read())
+    piece.release()
+    assert (header.attributes, header.base_timestamp, header.max_timestamp) == (0x40, LATER_MS + 7, FIRST_MS)
