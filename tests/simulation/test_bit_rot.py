@@ -17,6 +17,7 @@ ROT = ("bit rot",)
 ROT_IN_TROUBLE = ("bit rot", "slow disk", "cut connections")
 WRITERS = ("batches", "pipelines")
 SEEDS = 2
+SEEDS_PLANTED = 4  # a bit that is found on its leader may end the run before anybody lacks anything
 SEEDS_LONG = int(os.environ.get("HEADRACE_ROT_SEEDS", "100"))
 TROUBLE_S = 8.0
 
@@ -50,7 +51,9 @@ def test_rot_is_mended_in_many_seeds(faults: tuple[str, ...]) -> None:
 def test_a_copy_that_is_thrown_away_while_it_counts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DamageCare, "_is_given_up", lambda *_: True)
     monkeypatch.setattr(Following, "_others_have", lambda following, state: state.leader != following._node_id)
-    kinds = {
-        violation.kind for violation in run_scenario(0, ROT, WRITERS, node_count=NODES, trouble_s=TROUBLE_S).violations
-    }
-    assert Kind.BEHIND in kinds
+    assert any(is_a_lack_seen(seed) for seed in range(SEEDS_PLANTED)), f"{SEEDS_PLANTED} seeds did not find it"
+
+
+def is_a_lack_seen(seed: int) -> bool:
+    report = run_scenario(seed, ROT, WRITERS, node_count=NODES, trouble_s=TROUBLE_S)
+    return Kind.BEHIND in {violation.kind for violation in report.violations}

@@ -62,7 +62,6 @@ TRY_AGAIN_S: Final = 2.0
 ROOM_BYTES: Final = 1 << 20  # the first files of a hundred partitions
 EXPIRE_WAITERS_S: Final = 1.0
 EXPIRE_PRODUCERS_S: Final = 600.0
-LAG_PROBE_S: Final = 0.02
 LEAVE_S: Final = 5.0
 METADATA_SETTINGS: Final = LogSettings(retention_ms=None)
 
@@ -281,7 +280,6 @@ class Node:
         self._tasks.start(self.scrub.serve(), "scrub on demand")
         self._tasks.start(self.damage.run(), "damaged replicas")
         self._tasks.start(self.cleaner.run(), "compaction")
-        self._tasks.start(self._probe_lag(), "loop lag")
 
     # ---- what it knows
 
@@ -414,7 +412,7 @@ class Node:
 
     async def _delete_expired(self) -> None:
         breather = Breather(self.world.clock)
-        for partition in list(self.topics.partitions()):
+        for partition in self.topics.partitions():
             await breather.breathe()
             removed = partition.delete_expired(self.world.clock.wall_ms())
             if removed:
@@ -430,17 +428,9 @@ class Node:
         breather = Breather(self.world.clock)
         now_ms = self.world.clock.wall_ms()
         expiration_ms = self.settings.producer_id_expiration_ms
-        for partition in list(self.topics.partitions()):
+        for partition in self.topics.partitions():
             await breather.breathe()
             partition.log.producers.expire(now_ms, expiration_ms)
-
-    async def _probe_lag(self) -> None:
-        """A sleep that ends late was held up by a long turn of the loop."""
-        clock = self.world.clock
-        while True:
-            due_s = clock.monotonic_s() + LAG_PROBE_S
-            await asyncio.sleep(LAG_PROBE_S)
-            self.counters.loop_lag.note(max(0.0, clock.monotonic_s() - due_s))
 
 
 def _log_recovery(report: RecoveryReport) -> None:

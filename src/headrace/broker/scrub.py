@@ -85,7 +85,7 @@ class Scrub:
             return []
         breather = Breather(self._world.clock)
         by_id, closed_ends = {}, {}
-        for partition in list(self._topics.partitions()):
+        for partition in self._topics.partitions():
             by_id[partition.log_id] = partition
             closed_ends[partition.log_id] = partition.log.closed_end
             await breather.breathe()

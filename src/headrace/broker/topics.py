@@ -32,10 +32,11 @@ class ServedTopic:
 class TopicTable:
     def __init__(self) -> None:
         self._by_key: dict[str | bytes, ServedTopic] = {}
+        self._by_name: dict[str, ServedTopic] = {}
 
     def __iter__(self) -> Iterator[ServedTopic]:
         """Each topic once, in the order in which they appeared."""
-        return (topic for key, topic in self._by_key.items() if isinstance(key, str))
+        return iter(self._by_name.values())
 
     def topic(self, topic_id: TopicId) -> ServedTopic | None:
         return self._by_key.get(topic_id)
@@ -46,11 +47,13 @@ class TopicTable:
     def add(self, topic: ServedTopic) -> None:
         self._by_key[topic.name] = topic
         self._by_key[topic.topic_id] = topic
+        self._by_name[topic.name] = topic
 
     def remove(self, topic_id: TopicId) -> ServedTopic | None:
         topic = self._by_key.pop(topic_id, None)
         if topic is not None:
             del self._by_key[topic.name]
+            del self._by_name[topic.name]
         return topic
 
     def partition(self, topic: str | bytes, index: int) -> Partition:
@@ -68,11 +71,9 @@ class TopicTable:
         served = self._by_key.get(topic)
         return served.partitions[index] if served is not None and 0 <= index < len(served.partitions) else None
 
-    def partitions(self) -> Iterator[Partition]:
-        for topic in self:
-            for partition in topic.partitions:
-                if partition is not None:
-                    yield partition
+    def partitions(self) -> list[Partition]:
+        """Those that this node serves now."""
+        return [partition for topic in self for partition in topic.partitions if partition is not None]
 
     def by_log_id(self, log_id: LogId) -> Partition | None:
         served = self._by_key.get(log_id.topic_id)

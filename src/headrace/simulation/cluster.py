@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KAFKA_PORT = 9092
 CLUSTER_PORT = 9093
-SUPERVISION_S = 0.05  # how often somebody looks whether a node still runs
+LOOK_EVERY_S = 0.05  # at a lone node
 RESTARTS_S = (0.1, 0.5, 5.0)  # at most, before it is started again: as systemd does, or as a machine boots
 HURRIED_RESTART_S = 0.3
 STOP_S = 30.0  # as `headrace serve`: a stop that takes longer is given up
@@ -150,7 +150,7 @@ class SimulatedCluster:
         voters = {it: Address(_host_name(it), CLUSTER_PORT) for it in node_ids} if node_count > 1 else {}
         self.nodes = [NodeProcess(universe, node_id, self._configs, voters) for node_id in node_ids]
         self.on_look: Callable[[NodeProcess], None] = lambda _: None
-        """Called for every node that is up, often, and at the instant before it crashes."""
+        """Called for a lone node often, and for every node at the instant before it crashes."""
         self._chance = universe.random("supervisor")
         self._supervisors: list[asyncio.Task[None]] = []
         self.client_network: Callable[[Network], Network] = lambda network: network
@@ -177,14 +177,18 @@ class SimulatedCluster:
             self._supervisors.append(self.universe.loop.create_task(self._supervise(process)))
 
     async def _supervise(self, process: NodeProcess) -> None:
-        look = self._looker(process)
         while True:
-            await asyncio.sleep(SUPERVISION_S)
-            if process.host.is_up:
-                look()
-                continue
+            await self._watch_until_down(process)
             await asyncio.sleep(self._restart_delay_s())
             process.launch()
+
+    async def _watch_until_down(self, process: NodeProcess) -> None:
+        """A lone node is looked at every now and then. In a cluster somebody looks after every turn of the loop."""
+        look = self._looker(process)
+        while len(self.nodes) == 1 and process.host.is_up:
+            await asyncio.sleep(LOOK_EVERY_S)
+            look()
+        await process.host.is_down.wait()
 
     def _restart_delay_s(self) -> float:
         return HURRIED_RESTART_S if self.is_hurried else self._chance.choice(RESTARTS_S) * self._chance.random()

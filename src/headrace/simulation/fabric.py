@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.simulation.life import OUTSIDE
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, TimerHandle
+    from asyncio import TimerHandle
     from collections.abc import Iterable
     from random import Random
 
     from headrace.simulation.life import Life
+    from headrace.simulation.loop import VirtualLoop
     from headrace.simulation.network import Doorway, SimulatedLink
     from headrace.simulation.trace import Trace
 
@@ -107,9 +108,9 @@ class Wire:
         if not self._items or not self._fabric.is_open(self._source, self._target):
             return
         _, item = self._items.popleft()
+        self._wait_for_next()  # first: whoever takes the item may lose its power over it
         assert self.end is not None
         self.end.take(item)
-        self._wait_for_next()
 
 
 class Connection:
@@ -138,7 +139,7 @@ class Connection:
 class Fabric:
     """The one network that all hosts share. Its faults are the test's to call."""
 
-    def __init__(self, loop: AbstractEventLoop, random: Random, trace: Trace, weather: Weather | None = None) -> None:
+    def __init__(self, loop: VirtualLoop, random: Random, trace: Trace, weather: Weather | None = None) -> None:
         self.loop = loop
         self.random = random
         self.trace = trace

@@ -12,6 +12,7 @@ A restart is a new life on the same device, under the same name.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from headrace.runtime.world import World
@@ -24,7 +25,6 @@ from headrace.simulation.network import SimulatedNetwork
 from headrace.simulation.threads import SimulatedThreads
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Coroutine
 
     from headrace.simulation.device import Operation
@@ -42,10 +42,12 @@ class Host:
         self.starts = 0
         self.last_words: Callable[[], None] = lambda: None
         """Called at the instant before a life ends, so that a test can note what the node knew."""
+        self.is_down = asyncio.Event()
         self._begin_life()
 
     def _begin_life(self) -> None:
         self.starts += 1
+        self.is_down.clear()
         self.life = Life(f"{self.name}#{self.starts}")
         self._universe.trace.note("up", self.life.name)
         chance = f"{self.name}/{self.starts}"
@@ -83,6 +85,7 @@ class Host:
         assert self.is_up, f"{self.name} is down already"
         self.last_words()
         self._universe.loop.end(self.life)
+        self.is_down.set()
 
     def restart(self) -> World:
         assert not self.is_up, f"{self.name} is still up"

@@ -22,6 +22,10 @@ class Life:
         self.context = Context()
         self.context.run(_LIFE.set, self)
 
+    @property
+    def is_running(self) -> bool:
+        return not (self.is_over or self.is_suspended)
+
     def check(self) -> None:
         """Every way out of a node asks this first."""
         if self.is_over:

@@ -3,9 +3,10 @@
 Nothing waits here: when no callback is ready, time jumps to the next timer. Chance, hash order and threads stay
 outside, so the same program takes the same steps every time.
 
-This is the only file that touches private parts of asyncio: the loop's `_selector`, `_ready`, `_scheduled`,
-`_clock_resolution`, `_process_events` and `_write_to_self`, a handle's `_context` and `_scheduled`, and a task's
-`_log_destroy_pending`. They are the same in CPython 3.11 to 3.14.
+This is the only file that touches private parts of asyncio: the loop's `_run_once`, `_timer_handle_cancelled` and
+`_write_to_self`, a handle's `_run` and `_cancelled`, and a task's `_log_destroy_pending`. They are the same in CPython
+3.11 to 3.14. Its queue and its timers are our own, because each entry carries the life that it belongs to, and because
+a run has half a million turns.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import inspect
 import math
 import threading
 import warnings
+from collections import deque
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
 from headrace.simulation.life import OUTSIDE, HostIsDown, Life, life_of
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
@@ -31,6 +32,7 @@ Ts = TypeVarTuple("Ts")
 
 RESOLUTION_S = 1e-6  # timers this close are due together; still more than a float's grain after a century
 TURNS_MAX = 100_000  # at one instant; honest work hands over to a timer long before
+CANCELLED_MIN = 1_000  # timers: fewer that never ring are not worth a search for them
 CLEANUPS_MAX = 20  # how often a dying coroutine may try to wait in its cleanup code before it is left as it is
 
 
@@ -46,24 +48,28 @@ class OutOfTime(Exception):
     """The run took longer, in virtual time, than it was given."""
 
 
-class VirtualLoop(asyncio.BaseEventLoop):
-    _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+_Ready = tuple[asyncio.Handle, "Life | None"]
+_Timer = tuple[float, int, asyncio.TimerHandle, "Life | None"]
+"""When it rings, and its number: of two that ring at once, the older one rings first."""
 
+
+class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, limit_s: float = math.inf) -> None:
         super().__init__()
         self._now = 0.0
         self._limit_s = limit_s
-        self._clock_resolution = RESOLUTION_S
-        self._selector = _Jump(self)
+        self._queue: deque[_Ready] = deque()
+        self._timers: list[_Timer] = []
+        self._timer_count = 0
+        self._cancelled_count = 0  # of those that are still among the timers, or parked
         self._turns_at_this_instant = 0
         self._tasks: dict[_Task[Any], None] = {}  # in order of birth; asyncio's own set follows hashes
         self._task_count = 0
-        self._parked: dict[Life, list[asyncio.Handle]] = {}
+        self._parked: dict[Life, tuple[list[_Ready], list[_Timer]]] = {}
         self._complaints: list[BaseException] = []
         self.between_turns: Callable[[set[Life]], None] | None = None
         """Called with those who have just run whenever everything that was ready has: a moment to look around."""
-        self._running: set[Life] = set()
+        self._have_run: set[Life | None] = set()
         self.set_exception_handler(lambda _, report: self._complain(report))
 
     def time(self) -> float:
@@ -112,27 +118,37 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         life = life_of(context)
-        if life is None or not (life.is_over or life.is_suspended):
-            return super().call_soon(callback, *args, context=context)
         handle = asyncio.Handle(callback, args, self, context)
-        self._divert(handle, life)
+        if life is None or life.is_running:
+            self._queue.append((handle, life))
+        elif life.is_suspended:
+            self._parked[life][0].append((handle, life))
+        else:
+            handle.cancel()
         return handle
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         life = life_of(context)
-        if life is None or not (life.is_over or life.is_suspended):
-            return super().call_at(when, callback, *args, context=context)
         handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self._divert(handle, life)
+        self._timer_count += 1
+        timer = (when, self._timer_count, handle, life)
+        if life is None or life.is_running:
+            heapq.heappush(self._timers, timer)
+        elif life.is_suspended:
+            self._parked[life][1].append(timer)
+        else:
+            handle.cancel()
         return handle
 
-    def _divert(self, handle: asyncio.Handle, life: Life) -> None:
-        if life.is_over:
-            handle.cancel()
+    def call_now(self, life: Life, callback: Callable[[], object]) -> None:
+        """For what comes from outside: run it in this very turn as part of `life`, or once it goes on."""
+        if life.is_running:
+            self._have_run.add(life)
+            life.context.run(callback)
         else:
-            self._parked[life].append(handle)
+            self.call_soon(callback, context=life.context)
 
     def end(self, life: Life) -> None:
         """Stop everything that `life` has started, at this instant, wherever it stands.
@@ -140,10 +156,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         Its callbacks and timers never run. Its coroutines are closed, youngest first: their `finally` blocks run here
         and now, and whatever these blocks start or wait for is dropped. So no line of the dead node runs later.
         """
-        life.is_over = True
-        for handle in [*self._ready, *self._scheduled, *self._parked.pop(life, [])]:
-            if _life_of_handle(handle) is life:
+        life.is_over, life.is_suspended = True, False
+        ready, timers = self._parked.pop(life, ([], []))
+        for handle, owner in (*self._queue, *ready):
+            if owner is life:
                 handle.cancel()
+        for _, _, timer, owner in (*self._timers, *timers):
+            if owner is life:
+                timer.cancel()
         for task in reversed(list(self._tasks)):
             if task.life is life:
                 self._tasks.pop(task)
@@ -154,62 +174,67 @@ class VirtualLoop(asyncio.BaseEventLoop):
         assert not life.is_over
         assert not life.is_suspended
         life.is_suspended = True
-        parked = self._parked[life] = []
-        for place, handle in enumerate(self._ready):
-            if _life_of_handle(handle) is life:
-                parked.append(handle)
-                self._ready[place] = _nothing(self)  # the loop counts its ready handles: none may vanish
-        timers = [handle for handle in self._scheduled if _life_of_handle(handle) is life]
-        parked.extend(timers)
-        self._scheduled[:] = [handle for handle in self._scheduled if _life_of_handle(handle) is not life]
-        heapq.heapify(self._scheduled)
+        ready = [entry for entry in self._queue if entry[1] is life]
+        for place, (_, owner) in enumerate(self._queue):
+            if owner is life:
+                self._queue[place] = (_nothing(self), None)  # a turn counts what is ready: none may vanish
+        self._parked[life] = ready, [timer for timer in self._timers if timer[3] is life]
+        self._timers[:] = [timer for timer in self._timers if timer[3] is not life]
+        heapq.heapify(self._timers)
 
     def resume(self, life: Life) -> None:
         """As SIGCONT: what was ready runs in its old order, then what has become due."""
         life.is_suspended = False
-        for handle in self._parked.pop(life):
-            if isinstance(handle, asyncio.TimerHandle):
-                handle._scheduled = True  # type: ignore[attr-defined]
-                heapq.heappush(self._scheduled, handle)
-            else:
-                self._ready.append(handle)
+        ready, timers = self._parked.pop(life)
+        self._queue.extend(ready)
+        for timer in timers:
+            heapq.heappush(self._timers, timer)
 
-    # What asyncio asks of a loop.
+    # Turns and time.
 
-    def jump(self, timeout_s: float | None) -> None:
-        if self.between_turns is not None and self._running:
-            self.between_turns(self._running)
-        self._move_time(timeout_s)
+    def _run_once(self) -> None:
+        """One turn: everything that is ready or due now, and nothing that this makes ready."""
+        self._move_time()
+        queue, timers, due_s = self._queue, self._timers, self._now + RESOLUTION_S
+        while timers and timers[0][0] < due_s:
+            _, _, timer, life = heapq.heappop(timers)
+            queue.append((timer, life))
+        have_run = self._have_run
+        for _ in range(len(queue)):
+            handle, life = queue.popleft()
+            if not handle._cancelled:
+                have_run.add(life)
+                handle._run()
         if self.between_turns is not None:
-            self._running = self._about_to_run()
+            have_run.discard(None)
+            if have_run:
+                self.between_turns(have_run)  # type: ignore[arg-type]  # None is not in it
+        have_run.clear()
 
-    def _about_to_run(self) -> set[Life]:
-        """Whose callbacks the next turn will run: those that are ready, and those that are due by then."""
-        lives = {_life_of_handle(handle) for handle in self._ready}
-        timers, due_s = self._scheduled, self._now + RESOLUTION_S
-        if timers and timers[0].when() <= due_s:
-            places = [0]
-            for place in places:  # grows: what is below a timer in the heap is not due before it
-                if place < len(timers) and timers[place].when() <= due_s:
-                    lives.add(_life_of_handle(timers[place]))
-                    places += (2 * place + 1, 2 * place + 2)
-        lives.discard(None)
-        return lives  # type: ignore[return-value]
-
-    def _move_time(self, timeout_s: float | None) -> None:
-        if timeout_s is None:
+    def _move_time(self) -> None:
+        timers = self._timers
+        if self._cancelled_count > CANCELLED_MIN and 2 * self._cancelled_count > len(timers):
+            timers[:] = [timer for timer in timers if not timer[2].cancelled()]
+            heapq.heapify(timers)
+            self._cancelled_count = 0
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not self._queue and not timers:
             raise Deadlock(f"nothing will ever happen again\n{self._picture()}")
-        if timeout_s == 0:
+        if self._queue or timers[0][0] <= self._now:
             self._turns_at_this_instant += 1
             if self._turns_at_this_instant > TURNS_MAX:
                 raise Livelock(f"{TURNS_MAX} turns and time has not moved\n{self._picture()}")
             return
         self._turns_at_this_instant = 0
-        self._now = self._scheduled[0].when()
+        self._now = timers[0][0]
         if self._now > self._limit_s:
             raise OutOfTime(f"not done after {self._limit_s} virtual seconds\n{self._picture()}")
 
-    def _process_events(self, event_list: list[Any]) -> None: ...
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:  # noqa: ARG002 - asyncio calls it so
+        self._cancelled_count += 1
+
+    # What asyncio asks of a loop.
 
     def _write_to_self(self) -> None: ...
 
@@ -252,25 +277,10 @@ class _Task(asyncio.Task[T]):
     life: Life | None = None
 
 
-class _Jump:
-    """Takes the selector's place: where a real loop would wait for sockets, time jumps."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-
-    def select(self, timeout_s: float | None) -> list[Any]:
-        self._loop.jump(timeout_s)
-        return []
-
-
 def _nothing(loop: VirtualLoop) -> asyncio.Handle:
     handle = asyncio.Handle(lambda: None, (), loop, OUTSIDE)
     handle.cancel()
     return handle
-
-
-def _life_of_handle(handle: asyncio.Handle) -> Life | None:
-    return None if handle.cancelled() else life_of(handle._context)  # type: ignore[attr-defined]
 
 
 def _stop(task: _Task[Any]) -> None:

@@ -107,7 +107,7 @@ class SimulatedLink:
         match item:
             case bytes():
                 self._inbox += item
-                self._deliver_soon()
+                self._deliver_now()
             case Acknowledged(count):
                 self._unacknowledged -= count
                 # Not for every free byte: pieces would shrink to nothing. TCP also waits for half a window.
@@ -129,6 +129,12 @@ class SimulatedLink:
         if (self._inbox or self._ended) and not self._is_delivery_due and not self._is_paused:
             self._is_delivery_due = True
             self._fabric.loop.call_soon(self._deliver, context=self.life.context)
+
+    def _deliver_now(self) -> None:
+        """A turn of the loop for each piece would be half of all turns."""
+        if not self._is_delivery_due and not self._is_paused:
+            self._is_delivery_due = True
+            self._fabric.loop.call_now(self.life, self._deliver)
 
     def _deliver(self) -> None:
         self._is_delivery_due = False

@@ -122,8 +122,8 @@ class ReplicaWatch:
         """Also while it starts or stops."""
         if process.present is None:
             return
-        partitions = list(process.present.topics.partitions())
-        marks = [_mark_of(partition) for partition in partitions]
+        partitions = process.present.topics.partitions()
+        marks = list(map(_mark_of, partitions))
         before = self._marks[process.node_id]
         if marks == before:
             return

@@ -54,6 +54,8 @@ CALM_S = 3.0  # after the last fault, for a node that was down to come back befo
 FLUSHED_WITHIN_S = 1.0  # what nobody waits for lingers 50 ms, and then takes a flush or two
 KEEP_EVERYTHING = [("retention.ms", ConfigChange.SET, "-1"), ("retention.bytes", ConfigChange.SET, "-1")]
 NODE_CONFIGS = {"log.retention.check.interval.ms": "700", **COORDINATION_CONFIGS}
+WHOLE_FRACTIONS = (0.5, 0.8, 1.0)  # how often bytes travel together
+CLUSTER_WHOLE_FRACTIONS = (0.9, 0.97, 1.0)  # pieces are most of a cluster's events, and one node meets them all as well
 REPLICAS = 3
 PLAIN_WORKS = ("trimming", "topics", "producer ids", "blunt requests", "batches", "pipelines")
 ECHOES = (0.0, 0.02, 0.15)  # of the requests of groups and transactions
@@ -126,7 +128,7 @@ def _draw_weather(chance: Random, node_count: int) -> Weather:
         latency_s=chance.choice(((0.0001, 0.002), (0.00001, 0.0001), (0.001, 0.05))),
         spike_fraction=chance.choice((0.0, 0.01, 0.1)),
         window_bytes=chance.choice(((500, 4_000), (4_096, 262_144))),
-        whole_fraction=chance.choice((0.5, 0.8, 1.0)),
+        whole_fraction=chance.choice(WHOLE_FRACTIONS if node_count == 1 else CLUSTER_WHOLE_FRACTIONS),
         is_acknowledging_all=node_count == 1,
     )
 

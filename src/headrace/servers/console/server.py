@@ -28,6 +28,7 @@ CONNECTIONS_MAX = 256  # scrapers and probes; more is a mistake or an attack, an
 BODY_MAX = 64 * 1024  # nothing here takes a body; a small one is politely read to its end
 UNREAD_MAX = 1 << 20  # bytes of answers that a client may leave unread before it has to wait
 LOAD_METRICS_S = 1.0  # after the start
+LAG_PROBE_S = 0.02  # a stall that is shorter may slip between two looks
 METRICS = "headrace.servers.console.metrics"
 REST_FACTOR = 10  # metrics are made anew after ten times as long as it took: scraping takes a tenth of a core at most
 
@@ -47,12 +48,22 @@ class ConsoleServer:
     async def start(self, address: Address) -> Address:
         self._listener = await self.node.world.network.listen(address, lambda: HttpConnection(self))
         self._tasks.start(self._load_metrics(), "load the metrics library")
+        self._tasks.start(self._probe_lag(), "loop lag")
         return self._listener.address
 
     async def _load_metrics(self) -> None:
         """In a thread, and not while the node starts: on the loop its import would hold up everybody for 100 ms."""
         await asyncio.sleep(LOAD_METRICS_S)
         await self.node.world.threads.run(partial(import_module, METRICS))
+
+    async def _probe_lag(self) -> None:
+        """A sleep that ends late was held up by a long turn of the loop. Only who can be asked for it measures it."""
+        clock, lag = self.node.world.clock, self.node.counters.loop_lag
+        while True:
+            due_s = clock.monotonic_s() + LAG_PROBE_S
+            await asyncio.sleep(LAG_PROBE_S)
+            if self.node.is_ready:
+                lag.note(max(0.0, clock.monotonic_s() - due_s))
 
     async def stop(self) -> None:
         await self._tasks.close()
