@@ -125,6 +125,9 @@ def test_a_lost_node_is_told_of_until_it_is_back(cluster: ClusterProcesses) -> N
     cluster.kill(2)
     wait_until(lambda: status()["controller"] is None, "a minority knows that nobody decides")
     assert [node["is_away"] for node in status()["nodes"]] == [False, True, True]
+    doubtful = here(cluster, "cluster", "under-replicated")
+    assert doubtful.code == UNHEALTHY
+    assert "there is no controller" in doubtful.talk
     for refusal in asyncio.run(refused_without_controller(cluster)):
         assert refusal.code is ErrorCode.NOT_CONTROLLER
         assert "2 of the voters 1, 2, 3 must be there" in refusal.message
