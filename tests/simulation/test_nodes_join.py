@@ -119,6 +119,23 @@ def test_a_cluster_of_its_own_joins_no_other() -> None:
     assert "a cluster of its own" in str(refusal)
 
 
+def test_a_cluster_of_its_own_is_no_voter_of_another() -> None:
+    async def story(cluster: SimulatedCluster) -> BaseException | None:
+        hermit = NodeProcess(cluster.universe, FOUR, {}, {})
+        hermit.launch()
+        await until(lambda: hermit.is_serving)
+        hermit.host.crash()
+        hermit = NodeProcess(
+            cluster.universe, FOUR, {}, {FOUR: Address("node-4", 9093), NodeId(1): Address("node-1", 9093)}
+        )
+        hermit.launch()
+        return await exit_of(hermit)
+
+    refusal = played(story)
+    assert isinstance(refusal, WrongIdentity)
+    assert "a cluster of its own" in str(refusal)
+
+
 def test_a_directory_of_another_cluster_is_refused() -> None:
     async def story(cluster: SimulatedCluster) -> BaseException | None:
         guest = cluster.join(FOUR)

@@ -68,11 +68,14 @@ class Entrance:
         return identity
 
     def _expect_no_other_cluster(self, identity: Identity) -> None:
+        """Whoever was alone and is told of others would go on alone, where their clients take it for one of them."""
         is_alone = self._quorum.raft.membership.everybody == (self._place.node_id,)
-        if self._ways_in and is_alone and identity.origin is Origin.ALONE:
+        is_told_of_others = bool(self._ways_in or self._place.voters.keys() - {self._place.node_id})
+        if is_told_of_others and is_alone and identity.origin is Origin.ALONE:
             raise WrongIdentity(
-                f"the data directory holds a cluster of its own, {identity.cluster_id}; a node joins another with an "
-                "empty directory: choose one with --data-dir, or start this one without --join"
+                f"the data directory holds a cluster of its own, {identity.cluster_id}; a node becomes part of another "
+                "with an empty directory: choose one with --data-dir. Or start this one without --join and --voters; "
+                "others enter its cluster if it has --cluster-listen"
             )
 
     async def wait_heard(self) -> None:
