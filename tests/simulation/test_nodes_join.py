@@ -84,7 +84,7 @@ def test_an_id_that_a_living_node_has_is_refused() -> None:
     assert "node 2 is running" in refusal.message
 
 
-def test_nobody_there_is_said_after_a_while() -> None:
+def test_nobody_there_is_said_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     async def play(universe: Universe) -> BaseException | None:
         lonely = NodeProcess(universe, FOUR, {}, {}, [Address("nobody", 9093)])
         lonely.launch()
@@ -93,6 +93,7 @@ def test_nobody_there_is_said_after_a_while() -> None:
     refusal = run(play, seed=1, limit_s=LIMIT_S)
     assert isinstance(refusal, Refusal)
     assert "no node of the cluster can be reached" in refusal.message
+    assert "not let in yet" in caplog.text, "until it gives up it says what it waits for"
 
 
 def test_the_clients_door_is_not_the_nodes_door() -> None:

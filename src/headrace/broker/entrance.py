@@ -86,7 +86,8 @@ class Entrance:
                     return await self._quorum.agreed_start()
             except TimeoutError:
                 log.warning(
-                    "no leader of the cluster was heard for %d s; do enough of its voters run, and do they reach %s?",
+                    "no leader of the cluster was heard for %d s; do enough of its voters run, and do they reach %s? "
+                    "A node that was removed comes back with --join",
                     SAY_EVERY_S,
                     ", ".join(f"{it.host}:{it.port}" for it in self._place.endpoints[:1]) or "this node",
                 )
@@ -158,12 +159,16 @@ class Entrance:
                 "cluster tells it everything"
             )
         give_up_at_s = self._now_s() + PATIENCE_S
+        say_at_s = self._now_s() + SAY_EVERY_S
         while True:
             outcome = await self._ask_each(identity)
             if isinstance(outcome, str):
                 return outcome
             if self._now_s() >= give_up_at_s:
                 raise outcome
+            if self._now_s() >= say_at_s:
+                say_at_s = self._now_s() + SAY_EVERY_S
+                log.warning("not let in yet, this node asks again: %s", outcome.message)
             await asyncio.sleep(RETRY_S)
 
     async def _ask_each(self, identity: Identity) -> str | Refusal:
