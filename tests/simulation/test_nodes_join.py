@@ -96,6 +96,21 @@ def test_nobody_there_is_said_after_a_while(caplog: pytest.LogCaptureFixture) ->
     assert "not let in yet" in caplog.text, "until it gives up it says what it waits for"
 
 
+def test_two_guests_do_not_let_each_other_in() -> None:
+    async def play(universe: Universe) -> BaseException | None:
+        guests = [
+            NodeProcess(universe, FOUR, {}, {}, [Address("node-5", 9093)]),
+            NodeProcess(universe, NodeId(5), {}, {}, [Address("node-4", 9093)]),
+        ]
+        for guest in guests:
+            guest.launch()
+        return await exit_of(guests[0])
+
+    refusal = run(play, seed=1, limit_s=LIMIT_S)
+    assert isinstance(refusal, Refusal)
+    assert "as far as node 5 knows: it was not let into a cluster yet" in refusal.message
+
+
 def test_the_clients_door_is_not_the_nodes_door() -> None:
     async def story(cluster: SimulatedCluster) -> BaseException | None:
         lost = NodeProcess(cluster.universe, FOUR, {}, {}, [cluster.nodes[0].address])
