@@ -7,24 +7,25 @@ import json
 import os
 import re
 import signal
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.cli.cluster import UNHEALTHY
-from headrace.cli.complaints import FAILED, NOT_FOUND, USAGE
+from headrace.cli.complaints import FAILED, INTERRUPTED, NOT_FOUND, USAGE
 from headrace.client.admin import Admin
 from headrace.client.admin_cluster import ClusterAdmin
 from headrace.client.cluster import ClusterSettings, system_cluster
 from headrace.model.errors import ErrorCode, Refusal
-from tests.clients.clusters import ClusterProcesses, wait_until
-from tests.clients.commands import Ran, call, call_here
-from tests.clients.dev_clusters import dev_cluster
+from tests.clients.clusters import PATIENCE_S, ClusterProcesses, wait_until
+from tests.clients.commands import COMMAND, Ran, call, call_here
+from tests.clients.dev_clusters import DevCluster, dev_cluster, free_base
 from tests.clients.nodes import new_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -125,6 +126,9 @@ def test_a_lost_node_is_told_of_until_it_is_back(cluster: ClusterProcesses) -> N
     cluster.kill(2)
     wait_until(lambda: status()["controller"] is None, "a minority knows that nobody decides")
     assert [node["is_away"] for node in status()["nodes"]] == [False, True, True]
+    doubtful = here(cluster, "cluster", "under-replicated")
+    assert doubtful.code == UNHEALTHY
+    assert "there is no controller" in doubtful.talk
     for refusal in asyncio.run(refused_without_controller(cluster)):
         assert refusal.code is ErrorCode.NOT_CONTROLLER
         assert "2 of the voters 1, 2, 3 must be there" in refusal.message
@@ -162,3 +166,24 @@ def test_a_whole_cluster_in_one_command(tmp_path: Path) -> None:
     other = call(running.addresses, "dev", "--nodes", "5", "--data-dir", str(tmp_path / "dev"))
     assert other.code == 1
     assert "holds a cluster of 3 nodes" in other.talk
+
+
+def test_a_dev_cluster_whose_user_is_in_a_hurry_ends_at_once_and_quietly(tmp_path: Path) -> None:
+    command = [*COMMAND, "dev", "--nodes", "1", "--port-base", str(free_base(1)), "--http-base", "off"]
+    running = subprocess.Popen(
+        [*command, "--data-dir", str(tmp_path / "dev")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    assert "is ready" in running.stdout.readline()
+    node = DevCluster("", running.pid, tmp_path).pid_of(1)
+    os.kill(node, signal.SIGSTOP)  # it cannot stop by itself
+    running.send_signal(signal.SIGINT)
+    said = ""
+    while "stopping all nodes" not in said:
+        said += running.stderr.readline()
+    running.send_signal(signal.SIGINT)
+    out, rest = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, out) == (INTERRUPTED, "")
+    assert "Traceback" not in rest
+    wait_until(lambda: not Path(f"/proc/{node}").exists(), "its node is gone as well")

@@ -84,7 +84,7 @@ def test_an_id_that_a_living_node_has_is_refused() -> None:
     assert "node 2 is running" in refusal.message
 
 
-def test_nobody_there_is_said_after_a_while() -> None:
+def test_nobody_there_is_said_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     async def play(universe: Universe) -> BaseException | None:
         lonely = NodeProcess(universe, FOUR, {}, {}, [Address("nobody", 9093)])
         lonely.launch()
@@ -93,6 +93,22 @@ def test_nobody_there_is_said_after_a_while() -> None:
     refusal = run(play, seed=1, limit_s=LIMIT_S)
     assert isinstance(refusal, Refusal)
     assert "no node of the cluster can be reached" in refusal.message
+    assert "not let in yet" in caplog.text, "until it gives up it says what it waits for"
+
+
+def test_two_guests_do_not_let_each_other_in() -> None:
+    async def play(universe: Universe) -> BaseException | None:
+        guests = [
+            NodeProcess(universe, FOUR, {}, {}, [Address("node-5", 9093)]),
+            NodeProcess(universe, NodeId(5), {}, {}, [Address("node-4", 9093)]),
+        ]
+        for guest in guests:
+            guest.launch()
+        return await exit_of(guests[0])
+
+    refusal = run(play, seed=1, limit_s=LIMIT_S)
+    assert isinstance(refusal, Refusal)
+    assert "as far as node 5 knows: it was not let into a cluster yet" in refusal.message
 
 
 def test_the_clients_door_is_not_the_nodes_door() -> None:
@@ -113,6 +129,23 @@ def test_a_cluster_of_its_own_joins_no_other() -> None:
         await until(lambda: hermit.is_serving)
         hermit.host.crash()
         return await exit_of(cluster.join(FOUR))
+
+    refusal = played(story)
+    assert isinstance(refusal, WrongIdentity)
+    assert "a cluster of its own" in str(refusal)
+
+
+def test_a_cluster_of_its_own_is_no_voter_of_another() -> None:
+    async def story(cluster: SimulatedCluster) -> BaseException | None:
+        hermit = NodeProcess(cluster.universe, FOUR, {}, {})
+        hermit.launch()
+        await until(lambda: hermit.is_serving)
+        hermit.host.crash()
+        hermit = NodeProcess(
+            cluster.universe, FOUR, {}, {FOUR: Address("node-4", 9093), NodeId(1): Address("node-1", 9093)}
+        )
+        hermit.launch()
+        return await exit_of(hermit)
 
     refusal = played(story)
     assert isinstance(refusal, WrongIdentity)

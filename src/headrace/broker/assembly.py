@@ -147,7 +147,10 @@ class Assembly:
                 await asyncio.sleep(RETRY_S)
 
     def _is_hopeless(self, began_s: float) -> bool:
-        """Where a majority of the voters is away, whoever asks hears it at once, and not after all our patience."""
+        """Where a majority of the voters is away, whoever asks hears it at once, and not after all our patience. So it
+        is where no voter is known: this node waits to be let in itself."""
+        if not self.quorum.raft.membership.voters:
+            return True
         waited_s = self._world.clock.monotonic_s() - began_s
         return waited_s >= PATIENCE_S or self.enrolment.unheard_s() >= LEADERLESS_S
 

@@ -68,11 +68,14 @@ class Entrance:
         return identity
 
     def _expect_no_other_cluster(self, identity: Identity) -> None:
+        """Whoever was alone and is told of others would go on alone, where their clients take it for one of them."""
         is_alone = self._quorum.raft.membership.everybody == (self._place.node_id,)
-        if self._ways_in and is_alone and identity.origin is Origin.ALONE:
+        is_told_of_others = bool(self._ways_in or self._place.voters.keys() - {self._place.node_id})
+        if is_told_of_others and is_alone and identity.origin is Origin.ALONE:
             raise WrongIdentity(
-                f"the data directory holds a cluster of its own, {identity.cluster_id}; a node joins another with an "
-                "empty directory: choose one with --data-dir, or start this one without --join"
+                f"the data directory holds a cluster of its own, {identity.cluster_id}; a node becomes part of another "
+                "with an empty directory: choose one with --data-dir. Or start this one without --join and --voters; "
+                "others enter its cluster if it has --cluster-listen"
             )
 
     async def wait_heard(self) -> None:
@@ -83,7 +86,8 @@ class Entrance:
                     return await self._quorum.agreed_start()
             except TimeoutError:
                 log.warning(
-                    "no leader of the cluster was heard for %d s; do enough of its voters run, and do they reach %s?",
+                    "no leader of the cluster was heard for %d s; do enough of its voters run, and do they reach %s? "
+                    "A node that was removed comes back with --join",
                     SAY_EVERY_S,
                     ", ".join(f"{it.host}:{it.port}" for it in self._place.endpoints[:1]) or "this node",
                 )
@@ -155,12 +159,16 @@ class Entrance:
                 "cluster tells it everything"
             )
         give_up_at_s = self._now_s() + PATIENCE_S
+        say_at_s = self._now_s() + SAY_EVERY_S
         while True:
             outcome = await self._ask_each(identity)
             if isinstance(outcome, str):
                 return outcome
             if self._now_s() >= give_up_at_s:
                 raise outcome
+            if self._now_s() >= say_at_s:
+                say_at_s = self._now_s() + SAY_EVERY_S
+                log.warning("not let in yet, this node asks again: %s", outcome.message)
             await asyncio.sleep(RETRY_S)
 
     async def _ask_each(self, identity: Identity) -> str | Refusal:

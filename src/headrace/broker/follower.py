@@ -127,6 +127,8 @@ class _Fetcher:
         self._partitions: dict[LogId, Partition] = {}
         self._resting: dict[LogId, asyncio.TimerHandle] = {}
         """Partitions of which nothing is asked for now."""
+        self._stuck: set[LogId] = set()
+        """Those whose records our own disk does not take: said once, and tried again more seldom."""
         self._session = FollowerSession()
         self._has_news = False
         self._stirred = asyncio.Event()
@@ -142,6 +144,7 @@ class _Fetcher:
         log_id = partition.log_id
         self._partitions.pop(log_id, None)
         self._session.remove(log_id)
+        self._stuck.discard(log_id)
         rest = self._resting.pop(log_id, None)
         if rest is not None:
             rest.cancel()
@@ -255,8 +258,13 @@ class _Fetcher:
             self._followers.bad_fetch(partition, self._leader)
             return False
         except Refusal as refusal:
-            log.warning("%s cannot follow now: %s", partition.name, refusal.message)
+            if partition.log_id not in self._stuck:
+                self._stuck.add(partition.log_id)
+                log.warning("%s cannot follow now: %s", partition.name, refusal.message)
             return False
+        if records and partition.log_id in self._stuck:
+            self._stuck.discard(partition.log_id)
+            log.info("%s follows again", partition.name)
         if records and not partition.settings.commits_when_flushed:
             self._tell()  # to have it written is enough for some topics
         return True
@@ -273,11 +281,15 @@ class _Fetcher:
         await self._followers.cut(partition, Offset(min(end, own_end if own_end >= 0 else end)))
 
     def _rest(self, partition: Partition) -> None:
-        """Ask for it again a little later. The image may tell by then who leads; at once would be told the same."""
+        """Ask for it again a little later. The image may tell by then who leads; at once would be told the same.
+
+        A full disk has no room in a moment either, and what the leader sends meanwhile is thrown away.
+        """
         log_id = partition.log_id
+        rest_s = RETRY_MAX_S if log_id in self._stuck else RETRY_FIRST_S
         if self._partitions.get(log_id) is partition:
             self._session.remove(log_id)
-            self._resting[log_id] = asyncio.get_running_loop().call_later(RETRY_FIRST_S, self._end_rest, partition)
+            self._resting[log_id] = asyncio.get_running_loop().call_later(rest_s, self._end_rest, partition)
 
     def _end_rest(self, partition: Partition) -> None:
         del self._resting[partition.log_id]

@@ -13,7 +13,7 @@ from headrace.model.names import NodeId, Offset
 from headrace.raft.log import Entry, Term
 from headrace.raft.membership import Membership, Voter
 from headrace.raft.node import NO_OP
-from headrace.wire.batches import CONTROL_BIT, CorruptBatch, read_header
+from headrace.wire.batches import CONTROL_BIT, HEADER_SIZE, CorruptBatch, read_header
 from headrace.wire.messages.metadata_records import (
     LeadershipBegunRecord,
     SnapshotHeaderRecord,
@@ -21,7 +21,7 @@ from headrace.wire.messages.metadata_records import (
     VotersChangedRecord,
 )
 from headrace.wire.primitives import Malformed, Reader, Writer
-from headrace.wire.records import decode_records, encode_batch
+from headrace.wire.records import decode_records, encode_batch, open_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,15 +52,23 @@ def batch_of(entry: Entry) -> bytes:
 
 def entries_of(batches: memoryview) -> Iterator[Entry]:
     """Raises CorruptBatch."""
+    return map(entry_of, split_batches(batches))
+
+
+def split_batches(content: memoryview) -> Iterator[memoryview]:
+    """Raises CorruptBatch at the first that is not whole."""
     position = 0
-    while position < len(batches):
-        header = read_header(batches, position)
-        yield entry_of(batches[position : position + header.size])
+    while position < len(content):
+        header = read_header(content, position) if len(content) - position >= HEADER_SIZE else None
+        if header is None or header.length < 0 or position + header.size > len(content):
+            raise CorruptBatch(f"no whole batch begins at byte {position} of {len(content)}")
+        yield content[position : position + header.size]
         position += header.size
 
 
 def entry_of(batch: memoryview) -> Entry:
-    header = read_header(batch)
+    """Raises CorruptBatch: what a voter keeps and promises to know must be what the leader wrote."""
+    header, _ = open_batch(batch, inflate_max=INFLATE_MAX)
     payload: bytes | Membership = bytes(batch)
     if header.attributes & CONTROL_BIT:
         payload = _control_payload(batch)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.broker.metadata_entries import control_batch, control_body, entry_of, voters_batch
+from headrace.broker.metadata_entries import control_batch, control_body, entry_of, split_batches, voters_batch
 from headrace.metadata.encoding import decode_record, encode_record
 from headrace.metadata.image import EMPTY_IMAGE
 from headrace.metadata.snapshots import snapshot_records
 from headrace.model.names import Offset
 from headrace.raft.log import Snapshot, Term
 from headrace.raft.membership import Membership
-from headrace.wire.batches import HEADER_SIZE, CorruptBatch, read_header
+from headrace.wire.batches import CorruptBatch
 from headrace.wire.messages.metadata_records import SnapshotHeaderRecord
 from headrace.wire.primitives import Reader
 from headrace.wire.records import decode_records, encode_batch
@@ -45,7 +45,7 @@ def image_of(payload: bytes) -> ClusterImage:
 
 
 def _records(payload: bytes) -> Iterator[MetadataRecord]:
-    for batch in _batches(memoryview(payload)):
+    for batch in split_batches(memoryview(payload)):
         for record in decode_records(batch, inflate_max=INFLATE_MAX):
             assert record.value is not None
             yield decode_record(record.value)
@@ -58,7 +58,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 def decode_snapshot(content: bytes) -> Snapshot:
     """Raises CorruptBatch; every batch was checked once this returns."""
-    batches = list(_batches(memoryview(content)))
+    batches = list(split_batches(memoryview(content)))
     if len(batches) < 2:
         raise CorruptBatch("a snapshot has a header, voters and an image; this one ends before")
     kind, body = control_body(batches[0])
@@ -73,15 +73,3 @@ def decode_snapshot(content: bytes) -> Snapshot:
             pass
     payload = content[len(batches[0]) + len(batches[1]) :]
     return Snapshot(Offset(header.end), Term(header.term), membership, payload)
-
-
-def _batches(content: memoryview) -> Iterator[memoryview]:
-    position = 0
-    while position < len(content):
-        if len(content) - position < HEADER_SIZE:
-            raise CorruptBatch("a snapshot ends in the middle of a batch")
-        header = read_header(content, position)
-        if header.length < 0 or position + header.size > len(content):
-            raise CorruptBatch("a snapshot ends in the middle of a batch")
-        yield content[position : position + header.size]
-        position += header.size

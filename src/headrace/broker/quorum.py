@@ -259,11 +259,11 @@ class Quorum:
 
     def no_controller(self) -> Refusal:
         voters = self._raft.membership.voter_ids
-        needed = len(voters) // 2 + 1
+        needed = f"{len(voters) // 2 + 1} of the voters {', '.join(map(str, voters))} must be there to elect one"
         return Refusal(
             ErrorCode.NOT_CONTROLLER,
             f"nobody is the controller as far as node {self._me.node_id} knows: "
-            f"{needed} of the voters {', '.join(map(str, voters))} must be there to elect one",
+            f"{needed if voters else 'it was not let into a cluster yet'}",
         )
 
     async def applied_up_to(self, end: Offset) -> None:

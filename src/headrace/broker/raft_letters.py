@@ -17,6 +17,7 @@ from headrace.raft.messages import (
     TakeOver,
     VoteAnswer,
 )
+from headrace.wire.batches import CorruptBatch
 from headrace.wire.messages.raft_append_answer import RaftAppendAnswerRequest
 from headrace.wire.messages.raft_append_entries import RaftAppendEntriesRequest
 from headrace.wire.messages.raft_install_snapshot import RaftInstallSnapshotRequest
@@ -25,6 +26,7 @@ from headrace.wire.messages.raft_take_over import RaftTakeOverRequest
 from headrace.wire.messages.raft_vote_answer import RaftVoteAnswerRequest
 
 if TYPE_CHECKING:
+    from headrace.raft.log import Entry
     from headrace.raft.messages import Letter, Message
 
 RaftRequest = (
@@ -112,7 +114,7 @@ def from_wire(request: RaftRequest) -> Message:
                 term,
                 Offset(request.previous_end),
                 Term(request.previous_term),
-                tuple(entries_of(memoryview(request.entries or b""))),
+                _entries(request),
                 Offset(request.commit_end),
                 request.session,
                 request.round,
@@ -145,3 +147,17 @@ def from_wire(request: RaftRequest) -> Message:
             return TakeOver(source, term)
         case _:
             assert_never(request)
+
+
+def _entries(request: RaftAppendEntriesRequest) -> tuple[Entry, ...]:
+    """Place and term of a batch stand outside of what its CRC covers. So each must follow from the one before."""
+    entries = tuple(entries_of(memoryview(request.entries or b"")))
+    end, term = request.previous_end, request.previous_term
+    for entry in entries:
+        if entry.base != end or not term <= entry.term <= request.term:
+            raise CorruptBatch(
+                f"an entry of term {entry.term} begins at {entry.base}; expected is {end}, "
+                f"and a term from {term} to {request.term}"
+            )
+        end, term = entry.end, entry.term
+    return entries

@@ -74,7 +74,10 @@ def nodes(form: str) -> None:
 @output_format
 @bootstrap_server
 def under_replicated(form: str) -> int:
-    """Show partitions that have fewer copies in sync than they should. Exit code 3 if there are any."""
+    """Show partitions that have fewer copies in sync than they should.
+
+    Exit code 3 if there are any, or if nobody knows because there is no controller.
+    """
     from headrace.cli.cluster_health import look_at, under_replicated_facts, under_replicated_text
     from headrace.cli.output import answer, answer_json, talk
     from headrace.cli.session import with_cluster
@@ -85,7 +88,10 @@ def under_replicated(form: str) -> int:
         answer_json(found)
     elif found:
         answer(under_replicated_text(health))
-    else:
+    if health.quorum is None:
+        talk("there is no controller: this is what was known before, and nobody knows which copies are in sync now")
+        return UNHEALTHY
+    if not found and form != "json":
         talk("every partition has all its copies in sync")
     return UNHEALTHY if found else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import signal
 import sys
@@ -181,7 +182,7 @@ def _stop_signal(children: list[_Child]) -> asyncio.Future[None]:
             return
         for child in children:
             child.tell(signal.SIGKILL)
-        sys.exit(INTERRUPTED)
+        os._exit(INTERRUPTED)  # an exception here would end the loop in the middle of everything, with all its traces
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked)

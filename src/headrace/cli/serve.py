@@ -126,6 +126,11 @@ class _Meeting:
 
     async def open(self) -> list[Endpoint]:
         options = self._options
+        if options.voters and self._node.node_id not in options.voters and not self._node.quorum.has_log:
+            raise CannotStart(
+                f"--voters does not name node {self._node.node_id}: only those that it names start a cluster; "
+                "name it there, or enter their cluster with --join"
+            )
         own = options.cluster_listen or options.voters.get(self._node.node_id)
         if own is None:
             if not self._node.quorum.has_company:

@@ -79,7 +79,7 @@ OFF = "off"
     metavar="HOST:PORT,…",
     show_envvar=True,
     help="Become part of a cluster that runs: where any of its nodes listen for the others. Needs --cluster-listen, "
-    "and at the first start an empty data directory; later it does nothing.",
+    "and at the first start an empty data directory; later it tells the others where this node is now.",
 )
 @click.option("--rack", envvar="HEADRACE_RACK", show_envvar=True, help="Replicas are kept on different racks.")
 @click.option(
@@ -172,14 +172,20 @@ def _address(text: str, option: str) -> Address:
 def _voters(text: str) -> dict[NodeId, Address]:
     from headrace.model.names import NodeId
 
-    voters = {}
+    voters: dict[NodeId, Address] = {}
     for part in text.split(","):
         number, sign, address = part.strip().partition("@")
         if not sign or not number.isdigit():
             raise click.BadParameter(
                 f"{part.strip()!r} is no voter; expected id@host:port, such as 1@10.0.0.1:9093", param_hint="--voters"
             )
-        voters[NodeId(int(number))] = _address(address, "--voters")
+        node_id, at = NodeId(int(number)), _address(address, "--voters")
+        if node_id in voters or at in voters.values():
+            raise click.BadParameter(
+                f"{part.strip()!r} names a node or an address for the second time; each voter has its own of both",
+                param_hint="--voters",
+            )
+        voters[node_id] = at
     return voters
 
 

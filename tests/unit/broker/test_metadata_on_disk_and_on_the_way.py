@@ -55,8 +55,8 @@ def test_only_decisions_have_records():
     assert [records_of(entry) for entry in ENTRIES] == [[CREATED, DELETED], [], []]
 
 
-@pytest.mark.parametrize("entry", ENTRIES[1:])
-def test_damage_in_an_entry_about_the_log_is_found(entry):
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_damage_in_an_entry_is_found(entry):
     batch = bytearray(batch_of(entry))
     batch[-2] ^= 1
     with pytest.raises(CorruptBatch):
@@ -107,3 +107,18 @@ def test_a_letter_arrives_as_it_was_sent(message):
     request = to_wire(Letter(NodeId(2), message), "ours")
     assert (request.target, request.cluster_id) == (2, "ours")
     assert from_wire(request) == message
+
+
+@pytest.mark.parametrize("damage", [0x01, 0x80, 0xFF])
+def test_damage_anywhere_in_the_entries_of_a_letter_is_found(damage):
+    """Whoever keeps an entry promises to know it. So it must be what the leader wrote, to the last byte."""
+    entries = (decided(CREATED, DELETED, base=5, term=4), *ENTRIES[1:])
+    request = to_wire(Letter(NodeId(2), AppendEntries(ONE, Term(4), Offset(5), Term(4), entries, Offset(6), 1, 2)), "")
+    assert from_wire(request).entries == entries
+    content = bytes(request.entries)
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= damage
+        request.entries = bytes(damaged)
+        with pytest.raises(CorruptBatch):
+            from_wire(request)

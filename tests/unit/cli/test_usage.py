@@ -28,6 +28,12 @@ def test_a_file_of_settings_that_is_not_toml(
     assert "is not TOML" in capsys.readouterr().err
 
 
+def test_who_founds_a_cluster_is_among_its_voters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ["--data-dir", str(tmp_path / "data"), "--http", "off", "--cluster-listen", "127.0.0.1:0"]
+    assert run(["serve", "--node-id", "4", *place, "--voters", "1@127.0.0.1:1"]) == 1
+    assert "--voters does not name node 4" in capsys.readouterr().err
+
+
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
@@ -80,6 +86,10 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         ["topics", "list", "--bootstrap-server", "host:port"],
         ["serve", "--listen", "nowhere:x"],
         ["serve", "--node-id", "-1"],
+        ["serve", "--node-id", "1", "--voters", "1,2,3"],
+        ["serve", "--node-id", "1", "--voters", "1@here:9093,1@there:9093"],
+        ["serve", "--node-id", "1", "--voters", "1@here:9093,2@here:9093"],
+        ["serve", "--node-id", "1", "--voters", "1@here:9093", "--join", "there:9093"],
     ],
 )
 def test_wrong_usage_is_exit_code_two_without_asking_anybody(

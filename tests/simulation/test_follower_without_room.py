@@ -1,0 +1,69 @@
+"""A follower whose disk is full says so once, does not let its leader send the same all the time, and goes on later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from headrace.client.admin import Admin
+from headrace.client.producer import BatchingProducer
+from headrace.simulation.cluster import SimulatedCluster
+from headrace.simulation.universe import Universe, run
+
+if TYPE_CHECKING:
+    import pytest
+
+FULL_S = 20.0  # longer than a follower may lag: it leaves the in-sync set meanwhile
+LIMIT_S = 120.0
+RECORD_BYTES = 100_000
+SENT_AGAIN_MAX = 2 * int(FULL_S)  # once a second, and it waits longer than that to be let in again
+
+
+def test_a_full_disk_is_no_reason_to_fetch_and_talk_all_the_time(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def play(universe: Universe) -> float:
+        cluster = SimulatedCluster(universe, node_count=3)
+        for process in cluster.nodes:
+            process.launch()
+        await cluster.wait_ready()
+        return await cluster.run_on("client", sent_while_full(cluster))
+
+    records_sent = run(play, seed=1, limit_s=LIMIT_S)
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("t-0 cannot follow now: the disk is full" in line for line in said) == 1
+    assert "t-0 follows again" in said
+    assert records_sent < SENT_AGAIN_MAX
+
+
+async def sent_while_full(cluster: SimulatedCluster) -> float:
+    """How often the leader has sent the record to a follower that has no room for it, and to the other one."""
+    client = cluster.client("client")
+    await Admin(client).create_topic("t", partitions=1, replication_factor=3)
+    nodes = {it.node_id: it for it in cluster.nodes}
+    node = cluster.nodes[0].node
+    assert node is not None
+    topic = node.image.topic_named("t")
+    assert topic is not None
+
+    def in_sync() -> tuple[int, ...]:
+        partition = node.image.partition(topic.topic_id, 0)
+        assert partition is not None
+        return partition.isr
+
+    leader, follower = nodes[in_sync()[0]], nodes[in_sync()[-1]]
+    assert leader.node is not None
+    device = follower.host.device
+    device.capacity_bytes = sum(len(file.cached) for _, file in device.files()) + RECORD_BYTES // 2
+    sent_before = leader.node.counters.bytes_out
+    async with BatchingProducer(client) as producer:
+        await producer.send("t", None, bytes(RECORD_BYTES))
+        await producer.flush()
+        assert follower.node_id not in in_sync()  # it was not waited for any longer
+        await asyncio.sleep(FULL_S)
+    sent = leader.node.counters.bytes_out - sent_before
+    device.capacity_bytes = None
+    while len(in_sync()) < len(nodes):
+        await asyncio.sleep(0.1)
+    return sent / RECORD_BYTES
