@@ -122,7 +122,7 @@ def _partition(world: World, store: LogStore, name: TopicPartition, log: Partiti
         flushed=Offset(log.flushed_offset),
         high_watermark=Offset(log.start_offset),
     )
-    stage = AppendStage(Counters())
+    stage = AppendStage(Counters(), lambda _: None)
     partition = Partition(name, log, replica, stage=stage, flusher=store.flusher, clock=world.clock)
     partition.configure(SETTINGS)
     partition.set_leased(True)

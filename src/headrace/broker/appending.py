@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.wire.produce import ProduceOutcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.broker.counters import Counters
     from headrace.broker.partition import Partition
     from headrace.model.errors import Refusal
@@ -72,12 +74,13 @@ class Admitted:
 class AppendStage:
     """The partitions that have staged batches in this turn."""
 
-    __slots__ = ("_counters", "_is_refusing", "_partitions")
+    __slots__ = ("_counters", "_is_refusing", "_on_refused", "_partitions")
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, on_refused: Callable[[Partition], None]) -> None:
         self._counters = counters
         self._partitions: deque[Partition] = deque()
         self._is_refusing = False
+        self._on_refused = on_refused
 
     def add(self, partition: Partition) -> None:
         self._partitions.append(partition)
@@ -100,9 +103,10 @@ class AppendStage:
                 self._is_refusing = False
                 log.warning("writing works again: %s took %d records", partition.name, written)
 
-    def refused(self, refusal: Refusal) -> None:
+    def refused(self, partition: Partition, refusal: Refusal) -> None:
         """A write did not happen. Said once until writing works again; counted each time."""
         self._counters.refused_writes += 1
+        self._on_refused(partition)
         if not self._is_refusing:
             self._is_refusing = True
             log.warning("writes are refused: %s", refusal.message)

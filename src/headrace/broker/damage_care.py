@@ -10,11 +10,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.leaving import leave_in_sync_set
 from headrace.client.errors import ClientError
-from headrace.metadata.partition_commands import give_up_replica
-from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.errors import Refusal
 from headrace.model.names import NO_NODE, Epoch, Offset
-from headrace.wire.messages.give_up_replica import GiveUpReplicaRequest, GiveUpReplicaResponse
 from headrace.wire.messages.scrub_logs import ScrubLogsRequest, ScrubLogsResponse
 
 if TYPE_CHECKING:
@@ -129,21 +128,9 @@ class DamageCare:
             self._say_last(partition)
             return
         try:
-            await self._ask_to_leave(log_id)
+            await leave_in_sync_set(self._node, log_id)
         except (ClientError, Refusal) as trouble:
             log.debug("%s cannot be given up now: %s", partition.name, trouble)
-
-    async def _ask_to_leave(self, log_id: LogId) -> None:
-        node = self._node
-        if node.is_controller:
-            await node.submit(lambda image: give_up_replica(image, node.node_id, node.broker_epoch, log_id))
-            return
-        answer = await node.assembly.ask_controller(
-            GiveUpReplicaRequest(node.node_id, node.broker_epoch, log_id.topic_id, log_id.partition),
-            GiveUpReplicaResponse,
-        )
-        if answer.error_code:
-            raise Refusal(ErrorCode(answer.error_code), answer.error_message or "")
 
     def _say_last(self, partition: Partition) -> None:
         if partition.log_id in self._kept_as_last:

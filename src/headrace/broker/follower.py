@@ -236,9 +236,9 @@ class _Fetcher:
             log.debug("%s: node %d answers %s", partition.name, self._leader, ErrorCode(part.error_code).name)
             return False
         if part.diverging_epoch.end_offset >= 0:
-            await self._cut(partition, Epoch(part.diverging_epoch.epoch), Offset(part.diverging_epoch.end_offset))
-            self._session.begin_again(partition)
-            return True
+            return await self._cut(
+                partition, Epoch(part.diverging_epoch.epoch), Offset(part.diverging_epoch.end_offset)
+            )
         return self._append(partition, part)
 
     def _append(self, partition: Partition, part: PartitionData) -> bool:
@@ -258,9 +258,7 @@ class _Fetcher:
             self._followers.bad_fetch(partition, self._leader)
             return False
         except Refusal as refusal:
-            if partition.log_id not in self._stuck:
-                self._stuck.add(partition.log_id)
-                log.warning("%s cannot follow now: %s", partition.name, refusal.message)
+            self._got_stuck(partition, refusal)
             return False
         if records and partition.log_id in self._stuck:
             self._stuck.discard(partition.log_id)
@@ -275,10 +273,22 @@ class _Fetcher:
             self._owes_starts = False
             self._tell()
 
-    async def _cut(self, partition: Partition, epoch: Epoch, end: Offset) -> None:
+    async def _cut(self, partition: Partition, epoch: Epoch, end: Offset) -> bool:
         """To the latest place that both logs may have; if they part earlier, the next fetch tells."""
         _, own_end = partition.log.epochs.end_offset_for(epoch, partition.log.next_offset)
-        await self._followers.cut(partition, Offset(min(end, own_end if own_end >= 0 else end)))
+        try:
+            await self._followers.cut(partition, Offset(min(end, own_end if own_end >= 0 else end)))
+        except Refusal as refusal:
+            self._got_stuck(partition, refusal)
+            return False
+        self._session.begin_again(partition)
+        return True
+
+    def _got_stuck(self, partition: Partition, refusal: Refusal) -> None:
+        """The disk has no room. Said once."""
+        if partition.log_id not in self._stuck:
+            self._stuck.add(partition.log_id)
+            log.warning("%s cannot follow now: %s", partition.name, refusal.message)
 
     def _rest(self, partition: Partition) -> None:
         """Ask for it again a little later. The image may tell by then who leads; at once would be told the same.

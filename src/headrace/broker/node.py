@@ -21,6 +21,7 @@ from headrace.broker.identity import check_metadata
 from headrace.broker.in_sync_review import InSyncReview
 from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
 from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.room_care import RoomCare
 from headrace.broker.scrub import Scrub
 from headrace.broker.topics import TopicTable
 from headrace.metadata.controller import Outcome
@@ -87,7 +88,8 @@ class Node:
         self.world = world
         self.counters = Counters()
         self.topics = TopicTable()
-        self.stage = AppendStage(self.counters)
+        self.room = RoomCare(self)
+        self.stage = AppendStage(self.counters, self.room.write_refused)
         self.fetch_sessions: SessionCache
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.is_ready = False
@@ -279,6 +281,7 @@ class Node:
         self._tasks.start(self.scrub.run(), "scrub")
         self._tasks.start(self.scrub.serve(), "scrub on demand")
         self._tasks.start(self.damage.run(), "damaged replicas")
+        self._tasks.start(self.room.run(), "partitions to hand over")
         self._tasks.start(self.cleaner.run(), "compaction")
 
     # ---- what it knows

@@ -202,7 +202,7 @@ class Partition:
             log.append(write.views, write.headers)
         except Refusal as refusal:
             write.refusal = refusal
-            self._stage.refused(refusal)
+            self._stage.refused(self, refusal)
             for header in write.headers:
                 self._staged_producers.note_refused(header, refusal)
             return 0
@@ -257,7 +257,7 @@ class Partition:
         try:
             log.append([batch], [header])
         except Refusal as refusal:
-            self._stage.refused(refusal)
+            self._stage.refused(self, refusal)
             raise
         self._advance(self.replica.on_written(Offset(log.next_offset)))
         self._flusher.want(log, is_urgent=True)

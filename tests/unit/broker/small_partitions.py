@@ -35,7 +35,7 @@ class SmallPartition:
     def __init__(self, log: PartitionLog, disk: Disk, *, leader_epoch: int = 0) -> None:
         self.disk = disk
         self.counters = Counters()
-        self.stage = AppendStage(self.counters)
+        self.stage = AppendStage(self.counters, lambda _: None)
         world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads())
         replica = Replica(
             NODE,

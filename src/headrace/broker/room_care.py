@@ -1,0 +1,55 @@
+"""What this node does about partitions that it leads and has no room for: another node leads, if one is in sync.
+
+The copy stays. It follows, and is in sync again once there is space for what it lacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from headrace.broker.leaving import leave_in_sync_set
+from headrace.client.errors import ClientError
+from headrace.model.errors import Refusal
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+    from headrace.broker.partition import Partition
+    from headrace.model.names import LogId
+
+log = logging.getLogger(__name__)
+
+REST_S: Final = 1.0  # if nobody else can lead now, each refused write would ask again
+
+
+class RoomCare:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._without_room: dict[LogId, Partition] = {}
+        self._news = asyncio.Event()
+
+    def write_refused(self, partition: Partition) -> None:
+        """For lack of space: everything else ends the node."""
+        if len(partition.replica.replicas) > 1:
+            self._without_room[partition.log_id] = partition
+            self._news.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            found, self._without_room = self._without_room, {}
+            for partition in found.values():
+                await self._hand_over(partition)
+            await asyncio.sleep(REST_S)
+
+    async def _hand_over(self, partition: Partition) -> None:
+        if self._node.topics.by_log_id(partition.log_id) is not partition or not partition.replica.is_leader:
+            return
+        try:
+            await leave_in_sync_set(self._node, partition.log_id)
+        except (ClientError, Refusal) as trouble:
+            log.debug("%s: there is no room, and nobody else can lead now: %s", partition.name, trouble)
+        else:
+            log.warning("%s: there is no room for more, so another node leads it now", partition.name)
