@@ -38,7 +38,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 def update(node: NodeProcess, topic: str, first_turn: int) -> dict[int, str]:
-    """New values, each turn of fewer keys, so that what stays lies apart. What is left once it is compacted, by offset."""
+    """New values, each turn of fewer keys, so that what stays lies apart. What compaction has left, by offset."""
     for turn in range(first_turn, first_turn + TURNS):
         keys = KEYS if turn % TURNS == 0 else KEYS[: len(KEYS) - turn % TURNS]
         padding = [Message(b"", b"key 0")] * (len(KEYS) - len(keys))  # of which at most the last stays
