@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from headrace.coordinators.effects import Effects, Reply, Token
     from headrace.coordinators.records import Kinds, LogRecord
     from headrace.runtime.world import World
+    from headrace.wire.batches import BatchHeader
 
 log = logging.getLogger(__name__)
 
 READ_BYTES: Final = 1 << 20
 INFLATE_MAX: Final = 64 << 20  # our own batches are not compressed; those of another writer may be
+LATEST_MAX: Final = 50_000  # records that wait to be applied while a log is loaded: some 20 MB
 COMMIT_S_MAX: Final = 30.0  # until then in-sync replicas are back, or were taken out of the set
 PRODUCERS_FAULT: Final = {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
 """A transaction that is over cannot take offsets any more; the log and its mind are well."""
@@ -111,6 +113,7 @@ class Shard(Generic[MindT]):
         """Apply the log from its first record to its last, in slices that leave the loop to others."""
         mind = self._new_mind()
         breather = Breather(self._world.clock)
+        replay = _Replay(mind, self._kinds, breather)
         partition_log = self.partition.log
         offset = partition_log.start_offset
         while offset < partition_log.next_offset:
@@ -120,26 +123,17 @@ class Shard(Generic[MindT]):
                 raw = memoryview(await self._world.threads.run(piece.read))
             finally:
                 piece.release()
-            offset = await self._apply(raw, mind, breather)
+            offset = await self._replay(raw, replay)
+        await replay.settle()
         self._mind = mind
         self._perform(mind, mind.loaded(self._now()))
 
-    async def _apply(self, raw: memoryview, mind: MindT, breather: Breather) -> int:
-        """Apply whole batches; the offset after them."""
+    async def _replay(self, raw: memoryview, replay: _Replay) -> int:
+        """Whole batches; the offset after them."""
         position = 0
         while position < len(raw):
             header = read_header(raw, position)
-            try:
-                for record in decode_records(raw[position : position + header.size], inflate_max=INFLATE_MAX):
-                    producer_id = ProducerId(header.producer_id)
-                    if header.is_control:
-                        mind.apply_marker(producer_id, is_commit=is_commit_marker(record))
-                    elif record.key is not None:
-                        owner = producer_id if header.is_transactional else NO_PRODUCER
-                        mind.apply(decode(self._kinds, record.key, record.value), owner)
-                    await breather.breathe()
-            except (UnreadableRecord, CorruptBatch) as problem:
-                raise UnreadableRecord(f"in the batch at offset {header.base_offset}: {problem}") from problem
+            await replay.add(raw[position : position + header.size], header)
             position += header.size
         return header.next_offset
 
@@ -317,3 +311,49 @@ def _answer(token: asyncio.Future[Any], response: Any, refusal: Refusal | None) 
         token.set_result(response)
     else:
         token.set_exception(refusal)
+
+
+class _Replay:
+    """Applies a log to a mind as if it had just been compacted: of plain records, only the last of each key.
+
+    Most records of a busy log are commits that later ones have replaced. To read such a record takes a third of the
+    time that it takes to understand and apply it. What belongs to transactions is applied one by one, in its order.
+    """
+
+    def __init__(self, mind: Mind, kinds: Kinds, breather: Breather) -> None:
+        self._mind = mind
+        self._kinds = kinds
+        self._breather = breather
+        self._latest: dict[bytes, tuple[bytes | None, int]] = {}
+        """By key, in the order of the log: the last value that is not applied yet, and its offset."""
+
+    async def add(self, batch: memoryview, header: BatchHeader) -> None:
+        is_plain = not header.is_control and not header.is_transactional
+        if not is_plain or len(self._latest) >= LATEST_MAX:
+            await self.settle()
+        latest = self._latest
+        try:
+            for record in decode_records(batch, inflate_max=INFLATE_MAX):
+                if header.is_control:
+                    self._mind.apply_marker(ProducerId(header.producer_id), is_commit=is_commit_marker(record))
+                elif record.key is not None and is_plain:
+                    latest.pop(record.key, None)  # it takes its place at the end
+                    latest[record.key] = record.value, record.offset
+                elif record.key is not None:
+                    self._apply(record.key, record.value, ProducerId(header.producer_id))
+                await self._breather.breathe()
+        except (UnreadableRecord, CorruptBatch) as problem:
+            raise UnreadableRecord(f"in the batch at offset {header.base_offset}: {problem}") from problem
+
+    async def settle(self) -> None:
+        """Apply what is not applied yet."""
+        for key, (value, offset) in self._latest.items():
+            try:
+                self._apply(key, value, NO_PRODUCER)
+            except UnreadableRecord as problem:
+                raise UnreadableRecord(f"at offset {offset}: {problem}") from problem
+            await self._breather.breathe()
+        self._latest.clear()
+
+    def _apply(self, key: bytes, value: bytes | None, producer_id: ProducerId) -> None:
+        self._mind.apply(decode(self._kinds, key, value), producer_id)
