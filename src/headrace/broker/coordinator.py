@@ -19,7 +19,7 @@ from headrace.runtime.tasks import Breather
 from headrace.storage.damage import DamagedLog
 from headrace.wire.batches import CorruptBatch, read_header
 from headrace.wire.control import is_commit_marker
-from headrace.wire.records import decode_records, encode_batch
+from headrace.wire.records import decode_records, encode_batch, keys_and_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 READ_BYTES: Final = 1 << 20
 INFLATE_MAX: Final = 64 << 20  # our own batches are not compressed; those of another writer may be
 LATEST_MAX: Final = 50_000  # records that wait to be applied while a log is loaded: some 20 MB
+NOTED_IN_A_STEP: Final = 64  # records: to look at the clock after each would take as long as the work
 COMMIT_S_MAX: Final = 30.0  # until then in-sync replicas are back, or were taken out of the set
 PRODUCERS_FAULT: Final = {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
 """A transaction that is over cannot take offsets any more; the log and its mind are well."""
@@ -325,25 +326,37 @@ class _Replay:
         self._kinds = kinds
         self._breather = breather
         self._latest: dict[bytes, tuple[bytes | None, int]] = {}
-        """By key, in the order of the log: the last value that is not applied yet, and its offset."""
+        """By key, in the order of the log: the last value that is not applied yet, and the offset of its batch."""
 
     async def add(self, batch: memoryview, header: BatchHeader) -> None:
-        is_plain = not header.is_control and not header.is_transactional
-        if not is_plain or len(self._latest) >= LATEST_MAX:
-            await self.settle()
-        latest = self._latest
         try:
-            for record in decode_records(batch, inflate_max=INFLATE_MAX):
-                if header.is_control:
-                    self._mind.apply_marker(ProducerId(header.producer_id), is_commit=is_commit_marker(record))
-                elif record.key is not None and is_plain:
-                    latest.pop(record.key, None)  # it takes its place at the end
-                    latest[record.key] = record.value, record.offset
-                elif record.key is not None:
-                    self._apply(record.key, record.value, ProducerId(header.producer_id))
-                await self._breather.breathe()
+            if header.is_control or header.is_transactional:
+                await self.settle()
+                await self._apply_now(batch, header)
+            else:
+                await self._note(batch, header.base_offset)
         except (UnreadableRecord, CorruptBatch) as problem:
             raise UnreadableRecord(f"in the batch at offset {header.base_offset}: {problem}") from problem
+
+    async def _note(self, batch: memoryview, offset: int) -> None:
+        if len(self._latest) >= LATEST_MAX:
+            await self.settle()
+        latest = self._latest
+        for number, (key, value) in enumerate(keys_and_values(batch, inflate_max=INFLATE_MAX)):
+            if key is not None:
+                latest.pop(key, None)  # it takes its place at the end
+                latest[key] = value, offset
+            if number % NOTED_IN_A_STEP == 0:
+                await self._breather.breathe()
+
+    async def _apply_now(self, batch: memoryview, header: BatchHeader) -> None:
+        producer_id = ProducerId(header.producer_id)
+        for record in decode_records(batch, inflate_max=INFLATE_MAX):
+            if header.is_control:
+                self._mind.apply_marker(producer_id, is_commit=is_commit_marker(record))
+            elif record.key is not None:
+                self._apply(record.key, record.value, producer_id)
+            await self._breather.breathe()
 
     async def settle(self) -> None:
         """Apply what is not applied yet."""
@@ -351,7 +364,7 @@ class _Replay:
             try:
                 self._apply(key, value, NO_PRODUCER)
             except UnreadableRecord as problem:
-                raise UnreadableRecord(f"at offset {offset}: {problem}") from problem
+                raise UnreadableRecord(f"in the batch at offset {offset}: {problem}") from problem
             await self._breather.breathe()
         self._latest.clear()
 
