@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 GroupShard = Shard[GroupCoordinator]
 TransactionShard = Shard[TransactionCoordinator]
 
-SEGMENT_BYTES: Final = 4 << 20  # what is not sealed is not compacted, and a new coordinator reads all of it first
+SEGMENT_BYTES: Final = 2 << 20  # what is not sealed is not compacted, and a new coordinator reads all of it first
 BATCH_BYTES_MAX: Final = 16 << 20  # one decision about the largest of groups must fit
 MARKERS_WAIT_S: Final = 0.003
 MARKERS_WAIT_S_MAX: Final = 0.1

@@ -325,27 +325,27 @@ class _Replay:
         self._mind = mind
         self._kinds = kinds
         self._breather = breather
-        self._latest: dict[bytes, tuple[bytes | None, int]] = {}
-        """By key, in the order of the log: the last value that is not applied yet, and the offset of its batch."""
+        self._latest: dict[bytes, bytes | None] = {}
+        """By key, in the order of the log: the last value that is not applied yet."""
 
     async def add(self, batch: memoryview, header: BatchHeader) -> None:
+        is_plain = not header.is_control and not header.is_transactional
+        if not is_plain or len(self._latest) >= LATEST_MAX:
+            await self.settle()
         try:
-            if header.is_control or header.is_transactional:
-                await self.settle()
+            if not is_plain:
                 await self._apply_now(batch, header)
             else:
-                await self._note(batch, header.base_offset)
+                await self._note(batch)
         except (UnreadableRecord, CorruptBatch) as problem:
             raise UnreadableRecord(f"in the batch at offset {header.base_offset}: {problem}") from problem
 
-    async def _note(self, batch: memoryview, offset: int) -> None:
-        if len(self._latest) >= LATEST_MAX:
-            await self.settle()
+    async def _note(self, batch: memoryview) -> None:
         latest = self._latest
         for number, (key, value) in enumerate(keys_and_values(batch, inflate_max=INFLATE_MAX)):
             if key is not None:
                 latest.pop(key, None)  # it takes its place at the end
-                latest[key] = value, offset
+                latest[key] = value
             if number % NOTED_IN_A_STEP == 0:
                 await self._breather.breathe()
 
@@ -360,11 +360,11 @@ class _Replay:
 
     async def settle(self) -> None:
         """Apply what is not applied yet."""
-        for key, (value, offset) in self._latest.items():
+        for key, value in self._latest.items():
             try:
                 self._apply(key, value, NO_PRODUCER)
             except UnreadableRecord as problem:
-                raise UnreadableRecord(f"in the batch at offset {offset}: {problem}") from problem
+                raise UnreadableRecord(f"in the last record with the key {bytes(key[:100])!r}: {problem}") from problem
             await self._breather.breathe()
         self._latest.clear()
 
