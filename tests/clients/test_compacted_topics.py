@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer
 
 from headrace.wire.batches import Codec
 from tests.clients.commands import call
@@ -51,8 +53,15 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
+def first_offset(node: NodeProcess, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": node.bootstrap_servers, "group.id": "nobody"})
+    first, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)
+    consumer.close()
+    return first
+
+
 def read(node: NodeProcess, topic: str, isolation: str = READ_COMMITTED) -> list[Seen]:
-    return Confluent().read(node.bootstrap_servers, topic, isolation=isolation)
+    return Confluent().read(node.bootstrap_servers, topic, first_offset(node, topic), isolation=isolation)
 
 
 def newest(seen: Sequence[Seen]) -> dict[bytes | None, bytes | None]:
@@ -174,6 +183,111 @@ def test_what_was_compacted_is_there_after_a_crash(start_node: Callable[[dict[st
     node.kill()
     node.start()
     assert newest(read(node, topic)) == {b"%d" % (number % 20): b"%d" % (2000 + number) for number in range(980, 1000)}
+
+
+def test_what_is_compacted_and_deleted_goes_when_it_is_old(
+    start_node: Callable[[dict[str, str]], NodeProcess],
+) -> None:
+    node = start_node({**EAGER, "log.retention.check.interval.ms": "100"})
+    both = node.create_topic(
+        new_name("both"), configs={**COMPACTED, "cleanup.policy": "compact,delete", "retention.ms": "3600000"}
+    )
+    alone = node.create_topic(new_name("alone"), configs={**COMPACTED, "retention.ms": "3600000"})
+    old, new = KEYS[:4], KEYS[2:]
+    for topic in (both, alone):
+        for turn in range(3):
+            Confluent().write(
+                node.bootstrap_servers, topic, [Message(b"old %d" % turn, key, (), LONG_AGO_MS + turn) for key in old]
+            )
+    wait_until(lambda: first_offset(node, both) == 3 * len(old), "what is old is deleted")
+    for topic in (both, alone):
+        for turn in range(3):
+            Confluent().write(node.bootstrap_servers, topic, [Message(b"new %d" % turn, key) for key in new])
+    wait_for_few(node, both, len(new))
+    wait_for_few(node, alone, len(KEYS))
+    for _ in range(2):
+        seen = read(node, both)
+        assert newest(seen) == dict.fromkeys(new, b"new 2")
+        assert newest(read(node, alone)) == dict.fromkeys(KEYS[:2], b"old 2") | dict.fromkeys(new, b"new 2")
+        assert [one.offset for one in seen] == [one.offset for one in read(node, alone)][-len(new) :]
+        node.kill()
+        node.start()
+    assert delete_before(node, both, seen[2].offset) is None
+    assert newest(read(node, both)) == dict.fromkeys(new[2:], b"new 2")
+    assert delete_before(node, alone, 1) == KafkaError.POLICY_VIOLATION
+
+
+def delete_before(node: NodeProcess, topic: str, offset: int) -> int | None:
+    """The error, if it was refused."""
+    place = TopicPartition(topic, 0, offset)
+    admin = AdminClient({"bootstrap.servers": node.bootstrap_servers})
+    try:
+        admin.delete_records([place])[place].result(PATIENCE_S)
+    except KafkaException as refused:
+        return refused.args[0].code()
+    return None
+
+
+def test_groups_read_on_over_gaps_and_have_no_lag(eager_node: NodeProcess) -> None:
+    topic, group = eager_node.create_topic(new_name(), configs=COMPACTED), new_name("group")
+    for number, read_on in enumerate((read_in_group_with_confluent, read_in_group_with_kafka_python)):
+        for turn in range(4):
+            messages = [Message(b"%d %d" % (number, turn), key) for key in KEYS]
+            Confluent().write(eager_node.bootstrap_servers, topic, messages)
+        end = 4 * len(KEYS) * (number + 1)
+        wait_for_few(eager_node, topic, len(KEYS))
+        if number:
+            assert lag_of(eager_node, group) == 4 * len(KEYS), "what is gone counts too, as in Kafka"
+        assert read_on(eager_node, topic, group, len(KEYS)) == [
+            (end - len(KEYS) + place, key) for place, key in enumerate(KEYS)
+        ]
+        assert lag_of(eager_node, group) == 0
+
+
+def read_in_group_with_confluent(node: NodeProcess, topic: str, group: str, count: int) -> list[tuple[int, bytes]]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": node.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    seen: list[tuple[int, bytes]] = []
+    while len(seen) < count:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None, f"silence after {seen}"
+        assert message.error() is None, message.error()
+        seen.append((message.offset(), message.key()))
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return seen
+
+
+def read_in_group_with_kafka_python(node: NodeProcess, topic: str, group: str, count: int) -> list[tuple[int, bytes]]:
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=node.bootstrap_servers,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        consumer_timeout_ms=PATIENCE_S * 1000,
+    )
+    seen: list[tuple[int, bytes]] = []
+    for message in consumer:
+        seen.append((message.offset, message.key))
+        if len(seen) == count:
+            break
+    consumer.commit()
+    consumer.close()
+    return seen
+
+
+def lag_of(node: NodeProcess, group: str) -> int:
+    ran = call(node.bootstrap_servers, "lag", "--group", group, "--format", "json")
+    (partition,) = json.loads(ran.out)["partitions"]
+    return int(partition["lag"])
 
 
 def test_its_state_is_told(mixed: tuple[NodeProcess, str, dict[bytes, bytes]]) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.model.errors import Refusal
 from headrace.wire.batches import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, Codec, CorruptBatch, read_header, seal
 from headrace.wire.compression import compress, decompress
-from headrace.wire.records import BatchBuilder, Record, decode_records, encode_batch, record_size_max
+from headrace.wire.records import BatchBuilder, Record, decode_records, encode_batch, keys_and_values, record_size_max
 from headrace.wire.validation import check_batch, check_count, check_records, rewrite_batch
 from headrace.wire.varints import VARLONG_BYTES_MAX, encode_varint, read_varint
 
@@ -66,6 +66,8 @@ def test_records_survive_a_batch(written: list[Record], codec: Codec, base_offse
     batch = batch_of(written, codec=codec, base_offset=base_offset)
     read = list(decode_records(batch, inflate_max=INFLATE_MAX))
     assert read == [record._replace(offset=base_offset + index) for index, record in enumerate(written)]
+    pairs = list(keys_and_values(batch, inflate_max=INFLATE_MAX))
+    assert pairs == [(record.key, record.value) for record in written]
     view = memoryview(batch)
     check_batch(view, read_header(view), len(view))
     check_count(view, read_header(view))
@@ -86,6 +88,8 @@ def test_damage_is_told_as_damage(batch: bytes) -> None:
     with suppress(CorruptBatch):
         for _ in decode_records(batch, inflate_max=INFLATE_MAX):
             pass
+    with suppress(CorruptBatch):
+        list(keys_and_values(batch, inflate_max=INFLATE_MAX))
 
 
 @given(damaged_batches(), codecs, st.booleans())

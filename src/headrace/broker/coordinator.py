@@ -19,7 +19,7 @@ from headrace.runtime.tasks import Breather
 from headrace.storage.damage import DamagedLog
 from headrace.wire.batches import CorruptBatch, read_header
 from headrace.wire.control import is_commit_marker
-from headrace.wire.records import decode_records, encode_batch
+from headrace.wire.records import decode_records, encode_batch, keys_and_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from headrace.coordinators.effects import Effects, Reply, Token
     from headrace.coordinators.records import Kinds, LogRecord
     from headrace.runtime.world import World
+    from headrace.wire.batches import BatchHeader
 
 log = logging.getLogger(__name__)
 
 READ_BYTES: Final = 1 << 20
 INFLATE_MAX: Final = 64 << 20  # our own batches are not compressed; those of another writer may be
+LATEST_MAX: Final = 50_000  # records that wait to be applied while a log is loaded: some 20 MB
+NOTED_IN_A_STEP: Final = 64  # records: to look at the clock after each would take as long as the work
 COMMIT_S_MAX: Final = 30.0  # until then in-sync replicas are back, or were taken out of the set
 PRODUCERS_FAULT: Final = {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
 """A transaction that is over cannot take offsets any more; the log and its mind are well."""
@@ -111,6 +114,7 @@ class Shard(Generic[MindT]):
         """Apply the log from its first record to its last, in slices that leave the loop to others."""
         mind = self._new_mind()
         breather = Breather(self._world.clock)
+        replay = _Replay(mind, self._kinds, breather)
         partition_log = self.partition.log
         offset = partition_log.start_offset
         while offset < partition_log.next_offset:
@@ -120,26 +124,17 @@ class Shard(Generic[MindT]):
                 raw = memoryview(await self._world.threads.run(piece.read))
             finally:
                 piece.release()
-            offset = await self._apply(raw, mind, breather)
+            offset = await self._replay(raw, replay)
+        await replay.settle()
         self._mind = mind
         self._perform(mind, mind.loaded(self._now()))
 
-    async def _apply(self, raw: memoryview, mind: MindT, breather: Breather) -> int:
-        """Apply whole batches; the offset after them."""
+    async def _replay(self, raw: memoryview, replay: _Replay) -> int:
+        """Whole batches; the offset after them."""
         position = 0
         while position < len(raw):
             header = read_header(raw, position)
-            try:
-                for record in decode_records(raw[position : position + header.size], inflate_max=INFLATE_MAX):
-                    producer_id = ProducerId(header.producer_id)
-                    if header.is_control:
-                        mind.apply_marker(producer_id, is_commit=is_commit_marker(record))
-                    elif record.key is not None:
-                        owner = producer_id if header.is_transactional else NO_PRODUCER
-                        mind.apply(decode(self._kinds, record.key, record.value), owner)
-                    await breather.breathe()
-            except (UnreadableRecord, CorruptBatch) as problem:
-                raise UnreadableRecord(f"in the batch at offset {header.base_offset}: {problem}") from problem
+            await replay.add(raw[position : position + header.size], header)
             position += header.size
         return header.next_offset
 
@@ -317,3 +312,61 @@ def _answer(token: asyncio.Future[Any], response: Any, refusal: Refusal | None) 
         token.set_result(response)
     else:
         token.set_exception(refusal)
+
+
+class _Replay:
+    """Applies a log to a mind as if it had just been compacted: of plain records, only the last of each key.
+
+    Most records of a busy log are commits that later ones have replaced. To read such a record takes a third of the
+    time that it takes to understand and apply it. What belongs to transactions is applied one by one, in its order.
+    """
+
+    def __init__(self, mind: Mind, kinds: Kinds, breather: Breather) -> None:
+        self._mind = mind
+        self._kinds = kinds
+        self._breather = breather
+        self._latest: dict[bytes, bytes | None] = {}
+        """By key, in the order of the log: the last value that is not applied yet."""
+
+    async def add(self, batch: memoryview, header: BatchHeader) -> None:
+        is_plain = not header.is_control and not header.is_transactional
+        if not is_plain or len(self._latest) >= LATEST_MAX:
+            await self.settle()
+        try:
+            if not is_plain:
+                await self._apply_now(batch, header)
+            else:
+                await self._note(batch)
+        except (UnreadableRecord, CorruptBatch) as problem:
+            raise UnreadableRecord(f"in the batch at offset {header.base_offset}: {problem}") from problem
+
+    async def _note(self, batch: memoryview) -> None:
+        latest = self._latest
+        for number, (key, value) in enumerate(keys_and_values(batch, inflate_max=INFLATE_MAX)):
+            if key is not None:
+                latest.pop(key, None)  # it takes its place at the end
+                latest[key] = value
+            if number % NOTED_IN_A_STEP == 0:
+                await self._breather.breathe()
+
+    async def _apply_now(self, batch: memoryview, header: BatchHeader) -> None:
+        producer_id = ProducerId(header.producer_id)
+        for record in decode_records(batch, inflate_max=INFLATE_MAX):
+            if header.is_control:
+                self._mind.apply_marker(producer_id, is_commit=is_commit_marker(record))
+            elif record.key is not None:
+                self._apply(record.key, record.value, producer_id)
+            await self._breather.breathe()
+
+    async def settle(self) -> None:
+        """Apply what is not applied yet."""
+        for key, value in self._latest.items():
+            try:
+                self._apply(key, value, NO_PRODUCER)
+            except UnreadableRecord as problem:
+                raise UnreadableRecord(f"in the last record with the key {bytes(key[:100])!r}: {problem}") from problem
+            await self._breather.breathe()
+        self._latest.clear()
+
+    def _apply(self, key: bytes, value: bytes | None, producer_id: ProducerId) -> None:
+        self._mind.apply(decode(self._kinds, key, value), producer_id)

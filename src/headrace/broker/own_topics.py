@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.metadata.settings import NodeSettings
 
 
-SEGMENT_BYTES: Final = 4 << 20  # what is not sealed is not compacted, and a new coordinator reads all of it first
+SEGMENT_BYTES: Final = 2 << 20  # what is not sealed is not compacted, and a new coordinator reads all of it first
 BATCH_BYTES_MAX: Final = 16 << 20  # one decision about the largest of groups must fit
 INTERNAL_CONFIGS: Final = (
     ("cleanup.policy", "compact"),

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count, groupby
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.broker import coordinator
 from headrace.broker.coordinator import Shard
 from headrace.coordinators.effects import Effects
+from headrace.coordinators.groups.offsets import CommittedOffsets
 from headrace.coordinators.records import GROUP_KINDS, LogRecord, encode
-from headrace.model.names import NO_PRODUCER, Millis
+from headrace.model.names import NO_PRODUCER, Millis, ProducerId
 from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
 from headrace.storage.settings import LogSettings
+from headrace.wire.control import Marker
 from headrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from headrace.wire.records import encode_batch
 from tests.unit.broker.small_partitions import SmallPartition
-from tests.unit.storage.small_logs import new_log
+from tests.unit.storage.small_logs import append, marker_at, new_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.coordinators.effects import Now
-    from headrace.model.names import ProducerId
+    from headrace.storage.log import PartitionLog
 
 COMMITS = 20
 SETTINGS = LogSettings(retention_ms=None)
@@ -115,3 +119,92 @@ async def test_one_log_is_loaded_after_the_other(tmp_path: Path) -> None:
         disk.close()
     assert [(name, len(list(some))) for name, some in groupby(notes)] == [("left", COMMITS), ("right", COMMITS)]
     assert not failures
+
+
+class OffsetsMind(NotingMind):
+    """Keeps offsets as a coordinator of groups does, and counts the records that it is told."""
+
+    def __init__(self) -> None:
+        super().__init__("", [])
+        self.offsets = CommittedOffsets()
+        self.is_loaded = asyncio.Event()
+
+    def apply(self, record: LogRecord, producer_id: ProducerId = NO_PRODUCER) -> None:
+        super().apply(record)
+        if record.value is None:
+            self.offsets.forget(record.key)
+        elif producer_id == NO_PRODUCER:
+            self.offsets.commit(record.key, record.value)
+        else:
+            self.offsets.commit_in_transaction(record.key, record.value, producer_id)
+
+    def apply_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        self.offsets.end_transaction(producer_id, is_commit=is_commit)
+
+    def loaded(self, now: Now) -> Effects:
+        self.is_loaded.set()
+        return Effects()
+
+    @property
+    def count(self) -> int:
+        return len(self._notes)
+
+    def found(self) -> dict[int, int]:
+        known = ((place, self.offsets.get("group", "topic", place)) for place in range(3))
+        return {place: kept.offset for place, kept in known if kept is not None}
+
+
+def write_at_random(log: PartitionLog, chance: Random, told: OffsetsMind) -> None:
+    """Commits, in transactions and outside, their ends, and records that forget; `told` hears of each."""
+    for number in range(60):
+        producer_id = chance.choice([NO_PRODUCER, NO_PRODUCER, NO_PRODUCER, 1, 2])
+        if producer_id >= 0 and chance.random() < 0.4:
+            marker = Marker(chance.random() < 0.7, 0)
+            append(log, marker_at(log.next_offset, producer_id, marker))
+            told.apply_marker(ProducerId(producer_id), is_commit=marker.is_commit)
+            continue
+        value = None if producer_id < 0 and chance.random() < 0.1 else OffsetCommitValue(offset=number)
+        record = LogRecord(OffsetCommitKey("group", "topic", chance.randrange(3)), value)
+        batch = encode_batch(
+            [(0, *encode(record), ())],
+            base_offset=log.next_offset,
+            leader_epoch=0,
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            is_transactional=producer_id >= 0,
+        )
+        append(log, batch)
+        told.apply(record, ProducerId(producer_id))
+
+
+@pytest.mark.parametrize("most", [coordinator.LATEST_MAX, 2])
+async def test_only_the_last_of_each_key_is_applied_and_the_order_of_transactions_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(coordinator, "LATEST_MAX", most)
+    saved = 0
+    for seed in range(30):
+        (tmp_path / str(seed)).mkdir()
+        disk = SystemDisk(tmp_path / str(seed))
+        told, loading = OffsetsMind(), OffsetsMind()
+        log = new_log(disk, SETTINGS)
+        write_at_random(log, Random(seed), told)
+        world = World(HastyClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads())
+        failures: list[object] = []
+        shard = Shard(
+            SmallPartition(log, disk).partition,
+            world,
+            new_mind=lambda mind=loading: mind,  # type: ignore[misc]
+            kinds=GROUP_KINDS,
+            load_turn=asyncio.Lock(),
+            on_unreadable=lambda _, problem, failures=failures: failures.append(problem),
+            on_failure=failures.append,
+        )
+        load = asyncio.create_task(shard.run())
+        await loading.is_loaded.wait()
+        load.cancel()
+        assert loading.found() == told.found(), f"seed {seed}"
+        assert not failures
+        saved += told.count - loading.count
+        disk.close()
+    assert saved > 100
