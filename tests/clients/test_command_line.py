@@ -445,6 +445,7 @@ def test_a_second_node_on_the_same_address_says_what_to_do(node: NodeProcess, tm
     ran = call(NOBODY, "serve", "--data-dir", str(tmp_path), "--listen", node.bootstrap_servers, "--http", "off")
     assert ran.code == 1
     assert f"cannot listen on {node.bootstrap_servers}" in ran.talk
+    assert ran.talk.rstrip().endswith("Choose another with --listen")
 
 
 # Pipes and signals.

@@ -101,7 +101,11 @@ async def _run(options: ServeOptions, files_max: int) -> int:
     console = ConsoleServer(node) if options.http is not None else None
     try:
         # First up and last down: whoever watches the node hears from it while it recovers and while it stops.
-        http = "" if console is None or options.http is None else f" http://{await _listen(console, options.http)}"
+        http = (
+            ""
+            if console is None or options.http is None
+            else f" http://{await _listen(console, options.http, '--http')}"
+        )
         await node.start(meeting.open)
         return await _serve(node, options, http, connections_max=max(1, connections_max))
     except (WrongIdentity, DamagedLog, DiskFailure) as error:
@@ -139,7 +143,7 @@ class _Meeting:
                 f"node {self._node.node_id} is part of a cluster: say with --cluster-listen where others find it"
             )
         self._server = KafkaServer(self._node, is_for_nodes=True)
-        meeting = await _listen(self._server, own)
+        meeting = await _listen(self._server, own, "--cluster-listen")
         told = options.voters.get(self._node.node_id, meeting)
         clients = options.advertised or options.listen
         if not clients.port or clients.host in {"0.0.0.0", "::"}:  # noqa: S104 - it is refused, not bound
@@ -162,7 +166,7 @@ async def _serve(node: Node, options: ServeOptions, http: str, *, connections_ma
     stop = _stop_signal()
     kafka = KafkaServer(node, options.advertised, connections_max=connections_max)
     try:
-        address = await _listen(kafka, options.listen)
+        address = await _listen(kafka, options.listen, "--listen")
         gc.collect()
         gc.freeze()  # what lives as long as the node need not be looked at again and again
         _announce(node, f"kafka://{address}{http}", options)
@@ -185,13 +189,13 @@ async def _stop_in_time(node: Node) -> None:
         os._exit(1)  # a thread that waits for the device would hold the process as long as the device likes
 
 
-async def _listen(server: KafkaServer | ConsoleServer, address: Address) -> Address:
+async def _listen(server: KafkaServer | ConsoleServer, address: Address, option: str) -> Address:
     try:
         return await server.start(address)
     except OSError as error:
         raise CannotStart(
             f"cannot listen on {address}: {error.strerror or error}; "
-            "is another node running there? Choose another with --listen or --http"
+            f"is another node running there? Choose another with {option}"
         ) from error
 
 

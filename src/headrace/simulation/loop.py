@@ -91,7 +91,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # What belongs to which life.
 
-    def create_task(  # type: ignore[override]
+    def create_task(  # type: ignore[override]  # asyncio's own takes generators too
         self,
         coro: Coroutine[Any, Any, T],
         *,
