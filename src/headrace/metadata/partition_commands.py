@@ -84,7 +84,7 @@ def _checked_change(image: ClusterImage, leader: NodeId, change: IsrChange) -> P
             ErrorCode.INVALID_UPDATE_VERSION,
             f"{change.log_id} has changed meanwhile: partition epoch {partition.partition_epoch}",
         )
-    if leader not in isr or not set(isr) <= set(partition.replicas):
+    if leader not in isr or len(set(isr)) < len(isr) or not set(isr) <= set(partition.replicas):
         raise Refusal(
             ErrorCode.INVALID_REQUEST, f"{list(isr)} cannot be in sync: replicas are {list(partition.replicas)}"
         )

@@ -93,8 +93,8 @@ def test_a_wish_from_another_time_is_refused(image, wish, code):
     assert refused(decision.response[0])[0] is code
 
 
-@pytest.mark.parametrize("isr", [(TWO, THREE), (ONE, FOUR)])
-def test_only_replicas_are_in_sync_and_the_leader_always_is(image, isr):
+@pytest.mark.parametrize("isr", [(TWO, THREE), (ONE, FOUR), (ONE, TWO, TWO)])
+def test_only_replicas_are_in_sync_each_once_and_the_leader_always_is(image, isr):
     assert refused(shrunk(image, *isr).response[0])[0] is ErrorCode.INVALID_REQUEST
 
 
