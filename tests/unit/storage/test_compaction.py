@@ -181,6 +181,23 @@ def test_a_tombstone_may_stay_for_ever(simulated: SimulatedDisk) -> None:
     assert [(record.key, record.timestamp) for record in records_in(log)] == [(b"a", FIRST_MS), (b"b", FIRST_MS + 1)]
 
 
+@pytest.mark.parametrize("append_time", [None, FIRST_MS])
+@pytest.mark.parametrize("time_ms", [-(2**63), -1, 2**63 - 1])
+def test_no_time_that_a_producer_may_send_stops_compaction(
+    simulated: SimulatedDisk, time_ms: int, append_time: int | None
+) -> None:
+    log = new_log(simulated, SETTINGS)
+    append(log, encode_batch([(time_ms, b"a", None, ())], leader_epoch=0, log_append_time=append_time))
+    write(log, (b"b", b"1"))
+    seal(log)
+    compact(log, now_ms=LATER_MS, delete_retention_ms=50)
+    assert keys_in(log) == [(b"a", None), (b"b", b"1")]
+    if time_ms > -(2**63):
+        assert records_in(log)[0].timestamp == (time_ms if append_time is None else append_time)
+    compact(log, now_ms=LATER_MS + 50)
+    assert keys_in(log) == [(b"b", b"1")]
+
+
 # ---- transactions and producers
 
 
