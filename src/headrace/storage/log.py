@@ -386,11 +386,17 @@ class PartitionLog:
     # Cutting
 
     def end_if_cut(self, offset: int) -> int:
-        """Where the log would end after `truncate(offset)`: batches are cut whole."""
+        """Where the log would end after `truncate(offset)`: batches are cut whole.
+
+        After a gap it ends with the batch before it: a start knows of no end but that, and our leader may still have
+        what is missing here.
+        """
         if offset >= self.next_offset:
             return self.next_offset
-        found = self._places.locate(self._chain.segments[self._chain.number_of(offset)], offset)
-        return offset if found is None else min(offset, found[1].base_offset)
+        segment = self._chain.segments[self._chain.number_of(offset)]
+        found = self._places.locate(segment, offset)
+        end_offset = offset if found is None else min(offset, found[1].base_offset)
+        return self._places.end_before(segment, end_offset) if self.may_have_gaps else end_offset
 
     def truncate(self, offset: int) -> None:
         """Remove every batch that ends at or after `offset`. Producer states are read again, which may take a while."""

@@ -493,6 +493,23 @@ def test_gaps_are_no_damage_whatever_the_settings_say_now(simulated: SimulatedDi
         assert checked(found) == []
 
 
+@pytest.mark.parametrize("cut_at", [1, 2, 5, 10])
+def test_a_log_that_is_cut_in_a_gap_ends_with_the_batch_before_it(simulated: SimulatedDisk, cut_at: int) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"z", b"1"))
+    for number in range(10):
+        write(log, (b"a", b"%d" % number))
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    assert offsets_in(log) == [0, 10]
+    log.truncate(cut_at)
+    flush(log)
+    log = reopened(log)
+    assert (log.next_offset, offsets_in(log)) == (1, [0])
+    write(log, (b"a", b"again"))
+    assert offsets_in(log) == [0, 1]
+
+
 def test_who_reads_a_segment_knows_when_another_has_taken_its_name(simulated: SimulatedDisk) -> None:
     log = new_log(simulated, SETTINGS)
     for turn in range(3):
