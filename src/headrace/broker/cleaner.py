@@ -91,14 +91,13 @@ class LogCleaner:
         """The dirtiest log first, until none is due. A log that made trouble waits for the next time."""
         troubled: set[LogId] = set()
         while True:
-            found = await self._dirtiest(troubled)
-            if found is None:
+            partition = await self._dirtiest(troubled)
+            if partition is None:
                 return
-            partition, dirtiness = found
-            if not await self._clean(partition, dirtiness):
+            if not await self._clean(partition):
                 troubled.add(partition.log_id)
 
-    async def _dirtiest(self, troubled: set[LogId]) -> tuple[Partition, Dirtiness] | None:
+    async def _dirtiest(self, troubled: set[LogId]) -> Partition | None:
         breather = Breather(self._clock)
         best: tuple[Partition, Dirtiness] | None = None
         known: set[LogId] = set()
@@ -117,7 +116,7 @@ class LogCleaner:
                 best = partition, dirtiness
         for gone in self.states.keys() - known:
             del self.states[gone]
-        return best
+        return None if best is None else best[0]
 
     def _look_at(self, partition: Partition, settings: CompactionSettings) -> Dirtiness | None:
         """None if the log is not to be cleaned."""
@@ -140,12 +139,16 @@ class LogCleaner:
         state.dirty_bytes, state.clean_bytes = dirtiness.dirty_bytes, dirtiness.clean_bytes
         return dirtiness
 
-    async def _clean(self, partition: Partition, dirtiness: Dirtiness) -> bool:
+    async def _clean(self, partition: Partition) -> bool:
         """One pass over one log. False if it came to nothing."""
-        state = self.states[partition.log_id]
         settings = partition.log.settings.compaction
         if settings is None or partition.log.is_closed:
             return False
+        # Others were looked at since it was chosen: it may have been cut, or have lost segments to retention.
+        dirtiness = self._look_at(partition, settings)
+        if dirtiness is None or not dirtiness.is_due:
+            return False
+        state = self.states[partition.log_id]
         began_s = self._clock.monotonic_s()
         saved_before = state.saved_bytes
         try:
