@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -546,6 +548,28 @@ def test_the_key_map_knows_the_last_offset_and_its_limit() -> None:
     assert key_map.put(keys[3], 1000)
     assert [key_map.latest(key) for key in (keys[3], keys[74], keys[75])] == [1000, 74, -1]
     assert key_map.memory_bytes == 100 * SLOT_BYTES
+
+
+def test_keys_that_were_chosen_to_get_in_each_others_way_do_not_where_the_salt_is_unknown() -> None:
+    slots = 4096
+
+    def crowding(salt: bytes, keys: Sequence[bytes]) -> int:
+        """How many slots in a row are taken, at most: so many a search may have to pass by."""
+        key_map = KeyMap(slots * SLOT_BYTES, slots, salt)
+        for offset, key in enumerate(keys):
+            key_map.put(key, offset)
+        assert [key_map.latest(key) for key in keys] == list(range(len(keys)))
+        taken = "".join("-" if offset < 0 else "x" for offset in key_map._offsets)
+        return max(map(len, taken.split("-")))
+
+    keys = [key for number in range(40_000) if _first_slot(key := b"%d" % number, slots) < slots // 100]
+    assert len(keys) > 300
+    assert crowding(b"", keys) > 300
+    assert crowding(b"sixteen bytes of", keys) < 30
+
+
+def _first_slot(key: bytes, slots: int) -> int:
+    return int.from_bytes(blake2b(key, digest_size=16).digest()[:8], sys.byteorder) % slots
 
 
 def test_a_job_and_its_events_travel_as_lines() -> None:

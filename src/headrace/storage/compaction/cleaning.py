@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 20  # one read or write, and the step after which the throttle looks
 
 
-def clean(disk: Disk, job: CleaningJob) -> Iterator[Event]:
-    """One pass. DamagedLog if a segment cannot be trusted, OSError if the disk refuses; nothing is lost by either."""
-    key_map = KeyMap(job.key_map_bytes, job.end_offset - job.first_dirty_offset)
+def clean(disk: Disk, job: CleaningJob, *, salt: bytes = b"") -> Iterator[Event]:
+    """One pass. DamagedLog if a segment cannot be trusted, OSError if the disk refuses; nothing is lost by either.
+
+    `salt` is for the key map, and changes nothing but the time that it takes.
+    """
+    key_map = KeyMap(job.key_map_bytes, job.end_offset - job.first_dirty_offset, salt)
     map_end = yield from _fill(key_map, disk, job)
     sieve = Sieve(
         key_map,

@@ -13,8 +13,10 @@ import time
 from contextlib import suppress
 
 from headrace.runtime.disk import SystemDisk
+from headrace.runtime.entropy import SystemEntropy
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import CleaningJob, Damaged, Event, Failed, Worked, encode_event
+from headrace.storage.compaction.key_map import SALT_BYTES
 from headrace.storage.damage import DamagedLog
 
 LOCK = ".cleaner.lock"
@@ -32,8 +34,9 @@ def main(root: str, bytes_per_s: str) -> int:
     line = sys.stdin.buffer.readline()
     if not line.endswith(b"\n"):
         return 1  # the node was gone before it could say what to do
+    salt = SystemEntropy().token(SALT_BYTES)
     try:
-        for event in clean(disk, CleaningJob.decode(line)):
+        for event in clean(disk, CleaningJob.decode(line), salt=salt):
             _tell(event)
             if isinstance(event, Worked):
                 time.sleep(min(event.size / float(bytes_per_s), RESTS_AT_MOST_S))
