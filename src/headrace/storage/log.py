@@ -241,7 +241,9 @@ class PartitionLog:
         epochs, producers = self.epochs, self.producers
         for number, header in enumerate(headers):
             if header.leader_epoch != epochs.latest:
-                epochs.note(header.leader_epoch, header.base_offset)
+                # After a gap nobody here knows where in it the epoch began. Too early has a replica fetch again what it
+                # had; too late would let it keep what was never committed.
+                epochs.note(header.leader_epoch, headers[number - 1].next_offset if number else self.next_offset)
             if header.producer_id >= 0:
                 if header.attributes & CONTROL_BIT:
                     self._note_marker(segment, views[number], header)
