@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING
@@ -255,6 +256,37 @@ def test_a_marker_goes_after_its_transaction(simulated: SimulatedDisk) -> None:
     assert [header.base_offset for header, _ in held(log) if header.is_control] == [1, 3]
     compact(log, now_ms=LATER_MS + 10, delete_retention_ms=10)
     assert [header.base_offset for header, _ in held(log) if header.is_control] == [3]
+
+
+@pytest.mark.parametrize("is_completed_at_start", [False, True])
+def test_no_snapshot_is_left_that_knows_a_transaction_without_its_end(
+    simulated: SimulatedDisk, device: Device, is_completed_at_start: bool
+) -> None:
+    """It would say that the transaction is open, and no marker after it would end it: readers would wait for ever."""
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"), producer_id=1, sequence=0, is_transactional=True)
+    write(log, (b"z", b"1" * 800))
+    seal(log)
+    end(log, 1, is_commit=True)
+    write(log, (b"a", b"2" * 800))
+    seal(log)
+    for _ in range(2):
+        log.producers.expire(LATER_MS, 0)
+    compact(log, now_ms=LATER_MS, delete_retention_ms=10)
+
+    def crash(operation: Operation, path: str) -> None:
+        if operation is Operation.RENAME and is_completed_at_start:
+            raise LightsOut
+
+    device.watch(crash)
+    with suppress(LightsOut):
+        compact(log, now_ms=LATER_MS + 10, delete_retention_ms=10)
+    device.unwatch(crash)
+    # A power cut may take the newest one, which was not flushed yet.
+    simulated.remove(layout.stem(DIRECTORY, log.segments[-1].base_offset) + layout.SNAPSHOT)
+    log = reopened(log, is_clean=False)
+    assert [header.base_offset for header, _ in held(log)] == [1, 3]
+    assert log.producers.transactions.first_unstable_offset < 0
 
 
 def test_a_producer_keeps_its_sequence(simulated: SimulatedDisk) -> None:
