@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING
@@ -453,6 +454,29 @@ def _crash_at(step: int, *, is_power_cut: bool) -> bool:
     assert values_of(records_in(opened)) == expected
     assert len(offsets_in(opened)) == len(expected)
     return is_crashed
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_times_are_found_after_a_power_cut(seed: int) -> None:
+    """Indexes below the recovery point are taken at their word: what is left of one must not be less than all."""
+    device = Device(Random(seed))
+    settings = replace(SETTINGS, segment_bytes=10_000)
+    log = new_log(SimulatedDisk(device), settings)
+    for number in range(60):
+        time_ms = LATER_MS if number == 20 else FIRST_MS + number
+        batch = encode_batch([(time_ms, b"key %d" % (number % 40), b"v" * 10, ())], base_offset=number, leader_epoch=0)
+        append(log, batch)
+    seal(log)
+    log.save_hints()
+    log.disk.sync_everything()
+    compact(log, now_ms=LATER_MS)
+    device.power_cut()
+    opened, _ = open_log(
+        LOG_ID, Handles(SimulatedDisk(device)), settings, recovery_point=log.next_offset, is_synced=True
+    )
+    found = opened.max_timestamp()
+    assert found is not None
+    assert (found.timestamp, found.offset) == (LATER_MS, 20)
 
 
 # ---- what is due

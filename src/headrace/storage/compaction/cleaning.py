@@ -198,9 +198,19 @@ class _Draft:
         segment.finish_time_index()
         assert segment.index is not None
         assert segment.time_index is not None
-        self._disk.write_file(segment.stem + layout.INDEX + layout.CLEANED, segment.index.encode())
-        self._disk.write_file(segment.stem + layout.TIME_INDEX + layout.CLEANED, segment.time_index.encode())
+        self._write_index(layout.INDEX, segment.index.encode())
+        self._write_index(layout.TIME_INDEX, segment.time_index.encode())
         self._disk.sync_directory(self._directory)  # no promise may be seen without the log that it speaks of
+
+    def _write_index(self, ending: str, content: bytes) -> None:
+        """Flushed too: below its recovery point a log believes its indexes, and one cut short may look whole."""
+        path = self._segment.stem + ending + layout.CLEANED
+        self._disk.write_file(path, content)
+        file = self._disk.open(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def close(self) -> None:
         self._file.close()
