@@ -9,6 +9,7 @@ import asyncio
 import logging
 from contextlib import aclosing
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from headrace.model.errors import Refusal
@@ -90,16 +91,18 @@ class LogCleaner:
     async def clean_what_is_due(self) -> None:
         """The dirtiest log first, until none is due. A log that made trouble waits for the next time."""
         troubled: set[LogId] = set()
-        while True:
-            partition = await self._dirtiest(troubled)
-            if partition is None:
-                return
-            if not await self._clean(partition):
-                troubled.add(partition.log_id)
+        try:
+            while due := await self._due(troubled):
+                for partition in due:
+                    if not await self._clean(partition):
+                        troubled.add(partition.log_id)
+        finally:
+            await self._worker.rest()
 
-    async def _dirtiest(self, troubled: set[LogId]) -> Partition | None:
+    async def _due(self, troubled: set[LogId]) -> list[Partition]:
+        """All at once: with thousands of them, to look at each again after every pass would take longer than those."""
         breather = Breather(self._clock)
-        best: tuple[Partition, Dirtiness] | None = None
+        due: list[tuple[float, Partition]] = []
         known: set[LogId] = set()
         for partition in list(self._topics.partitions()):
             settings = partition.log.settings.compaction
@@ -110,13 +113,12 @@ class LogCleaner:
                 continue
             known.add(partition.log_id)
             dirtiness = self._look_at(partition, settings)
-            if dirtiness is None or not dirtiness.is_due or partition.log_id in troubled:
-                continue
-            if best is None or dirtiness.ratio > best[1].ratio:
-                best = partition, dirtiness
+            if dirtiness is not None and dirtiness.is_due and partition.log_id not in troubled:
+                due.append((dirtiness.ratio, partition))
         for gone in self.states.keys() - known:
             del self.states[gone]
-        return None if best is None else best[0]
+        due.sort(key=itemgetter(0), reverse=True)
+        return [partition for _, partition in due]
 
     def _look_at(self, partition: Partition, settings: CompactionSettings) -> Dirtiness | None:
         """None if the log is not to be cleaned."""
@@ -144,7 +146,7 @@ class LogCleaner:
         settings = partition.log.settings.compaction
         if settings is None or partition.log.is_closed:
             return False
-        # Others were looked at since it was chosen: it may have been cut, or have lost segments to retention.
+        # Others were looked at and cleaned since: it may have been cut, or have lost segments to retention.
         dirtiness = self._look_at(partition, settings)
         if dirtiness is None or not dirtiness.is_due:
             return False

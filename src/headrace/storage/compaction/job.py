@@ -119,3 +119,8 @@ def decode_event(line: bytes) -> Event:
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{line[:80]!r} is no event of the cleaner") from error
     return event
+
+
+def is_last_event(line: bytes) -> bool:
+    """True if the pass is over with it, well or not. ValueError if this is no event."""
+    return isinstance(decode_event(line), Finished | Damaged | Failed)
