@@ -18,7 +18,7 @@ from headrace.runtime.tasks import Breather
 from headrace.storage.compaction.choice import NO_LAG_LIMIT, Mark
 from headrace.storage.compaction.job import CleanedSegment, Damaged, Failed, Finished, Worked
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
-from headrace.storage.damage import DamagedLog
+from headrace.storage.damage import DamagedLog, UnreadableRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,6 +162,9 @@ class LogCleaner:
                 key_map_bytes=self._settings().log_cleaner_dedupe_buffer_size,
             )
             finished = await self._perform(partition.log, job, state)
+        except UnreadableRecords as problem:
+            _stop(partition, state, str(problem))
+            return False
         except DamagedLog as damage:
             _stop(partition, state, str(damage))
             partition.met(damage)

@@ -15,19 +15,20 @@ from headrace.simulation.device import Device, Operation
 from headrace.simulation.disk import SimulatedDisk
 from headrace.storage import layout
 from headrace.storage.compaction.choice import CompactionSettings, Mark, SealedSegment, assess
-from headrace.storage.compaction.job import CleanedSegment, CleaningJob, Source, decode_event, encode_event
+from headrace.storage.compaction.job import CleanedSegment, CleaningJob, Damaged, Source, decode_event, encode_event
 from headrace.storage.compaction.key_map import SLOT_BYTES, KeyMap
 from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
-from headrace.storage.damage import DamagedLog, DamagedRange
+from headrace.storage.damage import DamagedLog, DamagedRange, UnreadableRecords
 from headrace.storage.handles import Handles
 from headrace.storage.recovery import open_log
 from headrace.storage.segment_check import SegmentCheck
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import Codec, read_header
+from headrace.wire.batches import HEADER, Codec, read_header
+from headrace.wire.batches import seal as seal_batch
 from headrace.wire.control import Marker
 from headrace.wire.records import Record, encode_batch
 from tests.unit.storage.compacted_logs import PLENTY, compact, flush, held, read_committed, values_of
-from tests.unit.storage.small_logs import DIRECTORY, FIRST_MS, LOG_ID, append, marker_at, new_log, reopened
+from tests.unit.storage.small_logs import DIRECTORY, FIRST_MS, LOG_ID, append, marker_at, new_log, read_all, reopened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -398,6 +399,24 @@ def test_damage_is_told_and_nothing_is_touched(simulated: SimulatedDisk, device:
 
 
 # ---- the lights go out
+
+
+def test_records_that_were_never_readable_are_no_damage_of_the_disk(simulated: SimulatedDisk) -> None:
+    """A topic may have been compacted only after somebody sent them."""
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"))
+    batch = encode_batch([(FIRST_MS, b"a", b"2", ())], base_offset=1, leader_epoch=0)
+    HEADER.pack_into(batch, 0, *read_header(batch)._replace(attributes=Codec.GZIP))
+    seal_batch(batch)
+    append(log, batch)
+    seal(log)
+    with pytest.raises(UnreadableRecords, match="is whole, as its producer sent it") as met:
+        compact(log, now_ms=LATER_MS)
+    assert "Restore" not in str(met.value)
+    told = decode_event(encode_event(Damaged.from_error(met.value)))
+    assert isinstance(told, Damaged)
+    assert str(told.as_error()) == str(met.value)
+    assert [header.base_offset for header in read_all(log)] == [0, 1]
 
 
 class LightsOut(BaseException):

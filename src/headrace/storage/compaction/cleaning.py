@@ -13,7 +13,7 @@ from headrace.storage import layout
 from headrace.storage.compaction.job import CleanedSegment, CleaningJob, Finished, Source, Worked
 from headrace.storage.compaction.key_map import KeyMap
 from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedTransactions, Sieve
-from headrace.storage.damage import DamagedLog
+from headrace.storage.damage import DamagedLog, UnreadableRecords
 from headrace.storage.scan import is_plausible
 from headrace.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from headrace.wire.batches import HEADER_SIZE, CorruptBatch, crc_matches, read_header
@@ -87,8 +87,8 @@ def _fill(key_map: KeyMap, disk: Disk, job: CleaningJob) -> Generator[Event, Non
                         continue
                     if not key_map.put(span.key, span.offset):
                         return span.offset
-            except CorruptBatch as damage:
-                raise _damage(job.directory, source, position, header, damage) from damage
+            except CorruptBatch as problem:
+                raise _unreadable(job.directory, source, position, header, problem) from problem
     return job.end_offset
 
 
@@ -124,9 +124,11 @@ def _read(file: File, position: int, size: int, end: int) -> memoryview:
     return memoryview(file.read(position, min(size, end - position)))
 
 
-def _damage(directory: str, source: Source, position: int, header: BatchHeader, damage: CorruptBatch) -> DamagedLog:
+def _unreadable(
+    directory: str, source: Source, position: int, header: BatchHeader, problem: CorruptBatch
+) -> UnreadableRecords:
     path = layout.stem(directory, source.base_offset) + layout.LOG
-    return DamagedLog(path, position, header.base_offset, f"its records cannot be read: {damage}")
+    return UnreadableRecords(path, position, header.base_offset, str(problem))
 
 
 def _rewrite(disk: Disk, job: CleaningJob, group: Sequence[Source], end_offset: int, sieve: Sieve) -> Iterator[Event]:
@@ -139,8 +141,8 @@ def _rewrite(disk: Disk, job: CleaningJob, group: Sequence[Source], end_offset: 
                 is_last = source is group[-1] and position + header.size == source.size
                 try:
                     kept = sieve.keep(batch, header, is_last=is_last)
-                except CorruptBatch as damage:
-                    raise _damage(job.directory, source, position, header, damage) from damage
+                except CorruptBatch as problem:
+                    raise _unreadable(job.directory, source, position, header, problem) from problem
                 is_changed = is_changed or kept is not batch
                 if kept is not None:
                     draft.add(kept)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
-from headrace.storage.damage import DamagedLog
+from headrace.storage.damage import DamagedLog, UnreadableRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,17 @@ class Damaged:
     position: int
     offset: int
     problem: str
+    is_as_sent: bool = False
+    """The bytes are those that were written; it is the records in them that make no sense."""
+
+    @classmethod
+    def from_error(cls, damage: DamagedLog) -> Damaged:
+        is_as_sent = isinstance(damage, UnreadableRecords)
+        return cls(damage.path, damage.position, damage.offset, damage.problem, is_as_sent)
 
     def as_error(self) -> DamagedLog:
-        return DamagedLog(self.path, self.position, self.offset, self.problem)
+        kind = UnreadableRecords if self.is_as_sent else DamagedLog
+        return kind(self.path, self.position, self.offset, self.problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def _perform(disk: SystemDisk, job: CleaningJob, bytes_per_s: float) -> None:
             if isinstance(event, Worked):
                 time.sleep(min(event.size / bytes_per_s, RESTS_AT_MOST_S))
     except DamagedLog as damage:
-        _tell(Damaged(damage.path, damage.position, damage.offset, damage.problem))
+        _tell(Damaged.from_error(damage))
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -66,6 +66,6 @@ def _next_event(steps: Iterator[Event]) -> Event | None:
     try:
         return next(steps, None)
     except DamagedLog as damage:
-        return Damaged(damage.path, damage.position, damage.offset, damage.problem)
+        return Damaged.from_error(damage)
     except OSError as error:
         return Failed(error.errno or 0, str(error))
