@@ -9,6 +9,7 @@ import asyncio
 import logging
 from contextlib import aclosing
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from headrace.model.errors import Refusal
@@ -17,7 +18,7 @@ from headrace.runtime.tasks import Breather
 from headrace.storage.compaction.choice import NO_LAG_LIMIT, Mark
 from headrace.storage.compaction.job import CleanedSegment, Damaged, Failed, Finished, Worked
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
-from headrace.storage.damage import DamagedLog
+from headrace.storage.damage import DamagedLog, UnreadableRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,17 +91,18 @@ class LogCleaner:
     async def clean_what_is_due(self) -> None:
         """The dirtiest log first, until none is due. A log that made trouble waits for the next time."""
         troubled: set[LogId] = set()
-        while True:
-            found = await self._dirtiest(troubled)
-            if found is None:
-                return
-            partition, dirtiness = found
-            if not await self._clean(partition, dirtiness):
-                troubled.add(partition.log_id)
+        try:
+            while due := await self._due(troubled):
+                for partition in due:
+                    if not await self._clean(partition):
+                        troubled.add(partition.log_id)
+        finally:
+            await self._worker.rest()
 
-    async def _dirtiest(self, troubled: set[LogId]) -> tuple[Partition, Dirtiness] | None:
+    async def _due(self, troubled: set[LogId]) -> list[Partition]:
+        """All at once: with thousands of them, to look at each again after every pass would take longer than those."""
         breather = Breather(self._clock)
-        best: tuple[Partition, Dirtiness] | None = None
+        due: list[tuple[float, Partition]] = []
         known: set[LogId] = set()
         for partition in list(self._topics.partitions()):
             settings = partition.log.settings.compaction
@@ -111,13 +113,12 @@ class LogCleaner:
                 continue
             known.add(partition.log_id)
             dirtiness = self._look_at(partition, settings)
-            if dirtiness is None or not dirtiness.is_due or partition.log_id in troubled:
-                continue
-            if best is None or dirtiness.ratio > best[1].ratio:
-                best = partition, dirtiness
+            if dirtiness is not None and dirtiness.is_due and partition.log_id not in troubled:
+                due.append((dirtiness.ratio, partition))
         for gone in self.states.keys() - known:
             del self.states[gone]
-        return best
+        due.sort(key=itemgetter(0), reverse=True)
+        return [partition for _, partition in due]
 
     def _look_at(self, partition: Partition, settings: CompactionSettings) -> Dirtiness | None:
         """None if the log is not to be cleaned."""
@@ -140,12 +141,16 @@ class LogCleaner:
         state.dirty_bytes, state.clean_bytes = dirtiness.dirty_bytes, dirtiness.clean_bytes
         return dirtiness
 
-    async def _clean(self, partition: Partition, dirtiness: Dirtiness) -> bool:
+    async def _clean(self, partition: Partition) -> bool:
         """One pass over one log. False if it came to nothing."""
-        state = self.states[partition.log_id]
         settings = partition.log.settings.compaction
         if settings is None or partition.log.is_closed:
             return False
+        # Others were looked at and cleaned since: it may have been cut, or have lost segments to retention.
+        dirtiness = self._look_at(partition, settings)
+        if dirtiness is None or not dirtiness.is_due:
+            return False
+        state = self.states[partition.log_id]
         began_s = self._clock.monotonic_s()
         saved_before = state.saved_bytes
         try:
@@ -157,6 +162,9 @@ class LogCleaner:
                 key_map_bytes=self._settings().log_cleaner_dedupe_buffer_size,
             )
             finished = await self._perform(partition.log, job, state)
+        except UnreadableRecords as problem:
+            _stop(partition, state, str(problem))
+            return False
         except DamagedLog as damage:
             _stop(partition, state, str(damage))
             partition.met(damage)

@@ -1,15 +1,15 @@
-"""A process of its own for work that would hold up the loop: it is given one line and answers with lines."""
+"""A process of its own for work that would hold up the loop: it is given lines, and answers each with lines."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
 
 class CompanionEnded(Exception):
@@ -20,23 +20,47 @@ class CompanionEnded(Exception):
         super().__init__(f"the process of {module} {how}; what it wrote to standard error says more")
 
 
-async def lines_of(module: str, *arguments: str, line: bytes) -> AsyncGenerator[bytes, None]:
-    """What the module's process answers to `line`. It is ended when nobody listens any more."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, *arguments, stdin=PIPE, stdout=PIPE, start_new_session=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        with suppress(BrokenPipeError, ConnectionResetError):  # it has ended already, and its code says how
-            process.stdin.write(line + b"\n")
-            await process.stdin.drain()
-        async for answer in process.stdout:
-            yield answer
-        if await process.wait():
-            raise CompanionEnded(module, process.returncode or 0)
-    finally:
-        if process.returncode is None:
+class Companion:
+    """Runs from the first question until it is let go: to start Python takes longer than many an answer."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._module = module
+        self._arguments = arguments
+        self._process: Process | None = None
+
+    async def ask(self, line: bytes, is_last: Callable[[bytes], bool]) -> AsyncGenerator[bytes, None]:
+        """What it answers, up to a line that is the last. If nobody listens so far, it is let go."""
+        process = await self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        is_answered = False
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # it has ended already, and its code says how
+                process.stdin.write(line + b"\n")
+                await process.stdin.drain()
+            async for answer in process.stdout:
+                is_answered = is_last(answer)
+                yield answer
+                if is_answered:
+                    return
+            raise CompanionEnded(self._module, await process.wait())
+        finally:
+            if not is_answered:
+                await self.let_go()
+
+    async def _running(self) -> Process:
+        if self._process is not None and self._process.returncode is not None:
+            await self.let_go()  # it died between two questions
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", self._module, *self._arguments, stdin=PIPE, stdout=PIPE, start_new_session=True
+            )
+        return self._process
+
+    async def let_go(self) -> None:
+        """End it. The next question starts another."""
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()

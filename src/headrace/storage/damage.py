@@ -24,6 +24,20 @@ class DamagedLog(Fault):
         self.problem = problem
 
 
+class UnreadableRecords(DamagedLog):
+    """A batch is as its producer sent it, and still cannot be opened: what is compressed is looked at by nobody on its
+    way in, unless its topic is compacted by then. No backup helps, and the file is whole."""
+
+    def __init__(self, path: str, position: int, offset: int, problem: str) -> None:
+        super().__init__(path, position, offset, problem)
+        words = (
+            f"the batch at byte {position} (offset {offset}) of {path} is whole, as its producer sent it, but its "
+            f"records cannot be read: {problem}. Give the topic cleanup.policy=delete until they are gone, or delete "
+            "them, then restart the node"
+        )
+        self.args = (words,)
+
+
 class DamagedRange(NamedTuple):
     """Bytes that were looked at and are not what was written. No reader may get them."""
 

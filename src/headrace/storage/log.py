@@ -241,7 +241,9 @@ class PartitionLog:
         epochs, producers = self.epochs, self.producers
         for number, header in enumerate(headers):
             if header.leader_epoch != epochs.latest:
-                epochs.note(header.leader_epoch, header.base_offset)
+                # After a gap nobody here knows where in it the epoch began. Too early has a replica fetch again what it
+                # had; too late would let it keep what was never committed.
+                epochs.note(header.leader_epoch, headers[number - 1].next_offset if number else self.next_offset)
             if header.producer_id >= 0:
                 if header.attributes & CONTROL_BIT:
                     self._note_marker(segment, views[number], header)
@@ -386,11 +388,17 @@ class PartitionLog:
     # Cutting
 
     def end_if_cut(self, offset: int) -> int:
-        """Where the log would end after `truncate(offset)`: batches are cut whole."""
+        """Where the log would end after `truncate(offset)`: batches are cut whole.
+
+        After a gap it ends with the batch before it: a start knows of no end but that, and our leader may still have
+        what is missing here.
+        """
         if offset >= self.next_offset:
             return self.next_offset
-        found = self._places.locate(self._chain.segments[self._chain.number_of(offset)], offset)
-        return offset if found is None else min(offset, found[1].base_offset)
+        segment = self._chain.segments[self._chain.number_of(offset)]
+        found = self._places.locate(segment, offset)
+        end_offset = offset if found is None else min(offset, found[1].base_offset)
+        return self._places.end_before(segment, end_offset) if self.may_have_gaps else end_offset
 
     def truncate(self, offset: int) -> None:
         """Remove every batch that ends at or after `offset`. Producer states are read again, which may take a while."""

@@ -360,7 +360,7 @@ class _Recovery:
                 return next_offset, found
             header = found.header
             segment.note((header,), self._settings.index_interval_bytes)
-            self.epochs.note(header.leader_epoch, header.base_offset)
+            self.epochs.note(header.leader_epoch, next_offset)  # as the log does it, also after a gap
             next_offset = header.next_offset
             if header.base_offset >= self._recovery_point:
                 report.verified_batches += 1

@@ -46,6 +46,8 @@ class RecordSpan(NamedTuple):
     """What follows the timestamp delta."""
 
 
+TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1  # what 64 bits hold
+
 _new = tuple.__new__  # half the time of the named tuple's own constructor, once for every record
 
 
@@ -132,7 +134,7 @@ def trim_batch(
         base_timestamp, attributes = delete_horizon_ms, attributes | DELETE_HORIZON_BIT
     max_timestamp = header.max_timestamp
     if not header.is_log_append_time:
-        max_timestamp = header.base_timestamp + max(span.timestamp_delta for span in kept)
+        max_timestamp = _within_64_bits(header.base_timestamp + max(span.timestamp_delta for span in kept))
     batch = bytearray(HEADER_SIZE)
     batch += compress(Codec(header.codec), records)
     trimmed = header._replace(
@@ -155,15 +157,22 @@ def empty_batch(header: BatchHeader) -> bytearray:
 
 
 def _moved(body: bytes, span: RecordSpan, shift: int) -> bytes:
-    """The record with another distance from its batch's base timestamp."""
+    """The record with another distance from its batch's base timestamp.
+
+    A producer may send any time. One so long ago that the distance has no room comes as near to it as it can.
+    """
     record = b"".join(
         (
             body[span.deltas_start - 1 : span.deltas_start],
-            encode_varint(span.timestamp_delta + shift),
+            encode_varint(_within_64_bits(span.timestamp_delta + shift)),
             body[span.rest_start : span.end],
         )
     )
     return encode_varint(len(record)) + record
+
+
+def _within_64_bits(time_ms: int) -> int:
+    return max(TIME_MIN, min(time_ms, TIME_MAX))
 
 
 def _sealed(header: BatchHeader, batch: bytearray) -> bytearray:

@@ -15,6 +15,7 @@ from headrace.wire.batches import (
     COMPRESSION_MASK,
     CONTROL_BIT,
     CRC_START,
+    DELETE_HORIZON_BIT,
     HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _LENGTH_MIN = HEADER_SIZE - LENGTH_OVERHEAD
 _OLDER_FORMATS = (0, 1)
 PLAIN_RECORDS_MAX = 32  # hopping over more records takes longer than all the rest; their size bounds their count
-_RESERVED_BITS = CONTROL_BIT | TIMESTAMP_TYPE_BIT  # only a broker sets these
+_RESERVED_BITS = CONTROL_BIT | TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT  # only a broker sets these
 
 
 class RecordProblem(NamedTuple):
@@ -136,6 +137,8 @@ def _check_attributes(attributes: int, *, is_zstd_allowed: bool) -> None:
     if attributes & _RESERVED_BITS:
         if attributes & CONTROL_BIT:
             raise Refusal(ErrorCode.INVALID_RECORD, "the batch holds control records, which only a broker writes")
+        if attributes & DELETE_HORIZON_BIT:
+            raise Refusal(ErrorCode.INVALID_RECORD, "the batch says until when it is kept, which only compaction does")
         raise Refusal(ErrorCode.INVALID_TIMESTAMP, "the batch claims LogAppendTime, which only a broker gives")
 
 

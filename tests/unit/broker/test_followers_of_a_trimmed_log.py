@@ -1,4 +1,8 @@
-"""A log may begin within a batch, since records are deleted singly. A follower that begins anew gets all of it."""
+"""What followers are told by a leader whose log does not have every offset any more.
+
+A log may begin within a batch, since records are deleted singly. A follower that begins anew gets all of it.
+A log that was copied from a compacted one has gaps, and does not know who wrote what was in them.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,11 @@ from headrace.model.errors import ErrorCode
 from headrace.model.names import Epoch, NodeId, Offset
 from headrace.replication.fetched import Expected, new_batches
 from headrace.runtime.disk import SystemDisk
+from headrace.storage import layout
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches import CorruptBatch
 from tests.unit.broker.small_partitions import NAME, SmallPartition, batch_of
-from tests.unit.storage.small_logs import new_log
+from tests.unit.storage.small_logs import append, batch_at, new_log, reopened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,3 +70,22 @@ def test_it_is_told_to_begin_with_a_whole_batch_and_gets_that(small: SmallPartit
     assert [header.base_offset for header in headers] == [2, 6]
     with pytest.raises(CorruptBatch, match="has offset 2, expected 4"):
         new_batches(encoded, Expected(DELETED_BEFORE, epoch, epoch, may_have_gaps=False))
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_lies_in_a_gap_where_the_leader_changed_is_given_up(tmp_path: Path, is_restarted: bool) -> None:
+    """Epoch 5 wrote offsets 2 to 9 too, which compaction took away before we copied the log. A replica that was away
+    may have others there, of epoch 4, that never were committed."""
+    disk = SystemDisk(tmp_path)
+    log = new_log(disk)
+    append(log, batch_at(0, count=2, epoch=4))
+    log.expect_gaps()
+    append(log, batch_at(10, epoch=5))
+    if is_restarted:
+        disk.remove(f"{log.directory}/{layout.EPOCHS}")
+        log = reopened(log, recovery_point=0, is_clean=False)
+    partition = SmallPartition(log, disk, leader_epoch=6).partition
+    assert partition.divergence(Offset(5), Epoch(4)) == (4, 2)
+    assert partition.divergence(Offset(2), Epoch(4)) is None
+    assert partition.divergence(Offset(11), Epoch(5)) is None
+    disk.close()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,19 +15,20 @@ from headrace.simulation.device import Device, Operation
 from headrace.simulation.disk import SimulatedDisk
 from headrace.storage import layout
 from headrace.storage.compaction.choice import CompactionSettings, Mark, SealedSegment, assess
-from headrace.storage.compaction.job import CleanedSegment, CleaningJob, Source, decode_event, encode_event
+from headrace.storage.compaction.job import CleanedSegment, CleaningJob, Damaged, Source, decode_event, encode_event
 from headrace.storage.compaction.key_map import SLOT_BYTES, KeyMap
 from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
-from headrace.storage.damage import DamagedLog, DamagedRange
+from headrace.storage.damage import DamagedLog, DamagedRange, UnreadableRecords
 from headrace.storage.handles import Handles
 from headrace.storage.recovery import open_log
 from headrace.storage.segment_check import SegmentCheck
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import Codec, read_header
+from headrace.wire.batches import HEADER, Codec, read_header
+from headrace.wire.batches import seal as seal_batch
 from headrace.wire.control import Marker
 from headrace.wire.records import Record, encode_batch
 from tests.unit.storage.compacted_logs import PLENTY, compact, flush, held, read_committed, values_of
-from tests.unit.storage.small_logs import DIRECTORY, FIRST_MS, LOG_ID, append, marker_at, new_log, reopened
+from tests.unit.storage.small_logs import DIRECTORY, FIRST_MS, LOG_ID, append, marker_at, new_log, read_all, reopened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -181,6 +186,23 @@ def test_a_tombstone_may_stay_for_ever(simulated: SimulatedDisk) -> None:
     assert [(record.key, record.timestamp) for record in records_in(log)] == [(b"a", FIRST_MS), (b"b", FIRST_MS + 1)]
 
 
+@pytest.mark.parametrize("append_time", [None, FIRST_MS])
+@pytest.mark.parametrize("time_ms", [-(2**63), -1, 2**63 - 1])
+def test_no_time_that_a_producer_may_send_stops_compaction(
+    simulated: SimulatedDisk, time_ms: int, append_time: int | None
+) -> None:
+    log = new_log(simulated, SETTINGS)
+    append(log, encode_batch([(time_ms, b"a", None, ())], leader_epoch=0, log_append_time=append_time))
+    write(log, (b"b", b"1"))
+    seal(log)
+    compact(log, now_ms=LATER_MS, delete_retention_ms=50)
+    assert keys_in(log) == [(b"a", None), (b"b", b"1")]
+    if time_ms > -(2**63):
+        assert records_in(log)[0].timestamp == (time_ms if append_time is None else append_time)
+    compact(log, now_ms=LATER_MS + 50)
+    assert keys_in(log) == [(b"b", b"1")]
+
+
 # ---- transactions and producers
 
 
@@ -236,6 +258,37 @@ def test_a_marker_goes_after_its_transaction(simulated: SimulatedDisk) -> None:
     assert [header.base_offset for header, _ in held(log) if header.is_control] == [1, 3]
     compact(log, now_ms=LATER_MS + 10, delete_retention_ms=10)
     assert [header.base_offset for header, _ in held(log) if header.is_control] == [3]
+
+
+@pytest.mark.parametrize("is_completed_at_start", [False, True])
+def test_no_snapshot_is_left_that_knows_a_transaction_without_its_end(
+    simulated: SimulatedDisk, device: Device, is_completed_at_start: bool
+) -> None:
+    """It would say that the transaction is open, and no marker after it would end it: readers would wait for ever."""
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"), producer_id=1, sequence=0, is_transactional=True)
+    write(log, (b"z", b"1" * 800))
+    seal(log)
+    end(log, 1, is_commit=True)
+    write(log, (b"a", b"2" * 800))
+    seal(log)
+    for _ in range(2):
+        log.producers.expire(LATER_MS, 0)
+    compact(log, now_ms=LATER_MS, delete_retention_ms=10)
+
+    def crash(operation: Operation, path: str) -> None:
+        if operation is Operation.RENAME and is_completed_at_start:
+            raise LightsOut
+
+    device.watch(crash)
+    with suppress(LightsOut):
+        compact(log, now_ms=LATER_MS + 10, delete_retention_ms=10)
+    device.unwatch(crash)
+    # A power cut may take the newest one, which was not flushed yet.
+    simulated.remove(layout.stem(DIRECTORY, log.segments[-1].base_offset) + layout.SNAPSHOT)
+    log = reopened(log, is_clean=False)
+    assert [header.base_offset for header, _ in held(log)] == [1, 3]
+    assert log.producers.transactions.first_unstable_offset < 0
 
 
 def test_a_producer_keeps_its_sequence(simulated: SimulatedDisk) -> None:
@@ -348,6 +401,24 @@ def test_damage_is_told_and_nothing_is_touched(simulated: SimulatedDisk, device:
 # ---- the lights go out
 
 
+def test_records_that_were_never_readable_are_no_damage_of_the_disk(simulated: SimulatedDisk) -> None:
+    """A topic may have been compacted only after somebody sent them."""
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"))
+    batch = encode_batch([(FIRST_MS, b"a", b"2", ())], base_offset=1, leader_epoch=0)
+    HEADER.pack_into(batch, 0, *read_header(batch)._replace(attributes=Codec.GZIP))
+    seal_batch(batch)
+    append(log, batch)
+    seal(log)
+    with pytest.raises(UnreadableRecords, match="is whole, as its producer sent it") as met:
+        compact(log, now_ms=LATER_MS)
+    assert "Restore" not in str(met.value)
+    told = decode_event(encode_event(Damaged.from_error(met.value)))
+    assert isinstance(told, Damaged)
+    assert str(told.as_error()) == str(met.value)
+    assert [header.base_offset for header in read_all(log)] == [0, 1]
+
+
 class LightsOut(BaseException):
     pass
 
@@ -402,6 +473,29 @@ def _crash_at(step: int, *, is_power_cut: bool) -> bool:
     assert values_of(records_in(opened)) == expected
     assert len(offsets_in(opened)) == len(expected)
     return is_crashed
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_times_are_found_after_a_power_cut(seed: int) -> None:
+    """Indexes below the recovery point are taken at their word: what is left of one must not be less than all."""
+    device = Device(Random(seed))
+    settings = replace(SETTINGS, segment_bytes=10_000)
+    log = new_log(SimulatedDisk(device), settings)
+    for number in range(60):
+        time_ms = LATER_MS if number == 20 else FIRST_MS + number
+        batch = encode_batch([(time_ms, b"key %d" % (number % 40), b"v" * 10, ())], base_offset=number, leader_epoch=0)
+        append(log, batch)
+    seal(log)
+    log.save_hints()
+    log.disk.sync_everything()
+    compact(log, now_ms=LATER_MS)
+    device.power_cut()
+    opened, _ = open_log(
+        LOG_ID, Handles(SimulatedDisk(device)), settings, recovery_point=log.next_offset, is_synced=True
+    )
+    found = opened.max_timestamp()
+    assert found is not None
+    assert (found.timestamp, found.offset) == (LATER_MS, 20)
 
 
 # ---- what is due
@@ -476,6 +570,23 @@ def test_gaps_are_no_damage_whatever_the_settings_say_now(simulated: SimulatedDi
         assert checked(found) == []
 
 
+@pytest.mark.parametrize("cut_at", [1, 2, 5, 10])
+def test_a_log_that_is_cut_in_a_gap_ends_with_the_batch_before_it(simulated: SimulatedDisk, cut_at: int) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"z", b"1"))
+    for number in range(10):
+        write(log, (b"a", b"%d" % number))
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    assert offsets_in(log) == [0, 10]
+    log.truncate(cut_at)
+    flush(log)
+    log = reopened(log)
+    assert (log.next_offset, offsets_in(log)) == (1, [0])
+    write(log, (b"a", b"again"))
+    assert offsets_in(log) == [0, 1]
+
+
 def test_who_reads_a_segment_knows_when_another_has_taken_its_name(simulated: SimulatedDisk) -> None:
     log = new_log(simulated, SETTINGS)
     for turn in range(3):
@@ -512,6 +623,28 @@ def test_the_key_map_knows_the_last_offset_and_its_limit() -> None:
     assert key_map.put(keys[3], 1000)
     assert [key_map.latest(key) for key in (keys[3], keys[74], keys[75])] == [1000, 74, -1]
     assert key_map.memory_bytes == 100 * SLOT_BYTES
+
+
+def test_keys_that_were_chosen_to_get_in_each_others_way_do_not_where_the_salt_is_unknown() -> None:
+    slots = 4096
+
+    def crowding(salt: bytes, keys: Sequence[bytes]) -> int:
+        """How many slots in a row are taken, at most: so many a search may have to pass by."""
+        key_map = KeyMap(slots * SLOT_BYTES, slots, salt)
+        for offset, key in enumerate(keys):
+            key_map.put(key, offset)
+        assert [key_map.latest(key) for key in keys] == list(range(len(keys)))
+        taken = "".join("-" if offset < 0 else "x" for offset in key_map._offsets)
+        return max(map(len, taken.split("-")))
+
+    keys = [key for number in range(40_000) if _first_slot(key := b"%d" % number, slots) < slots // 100]
+    assert len(keys) > 300
+    assert crowding(b"", keys) > 300
+    assert crowding(b"sixteen bytes of", keys) < 30
+
+
+def _first_slot(key: bytes, slots: int) -> int:
+    return int.from_bytes(blake2b(key, digest_size=16).digest()[:8], sys.byteorder) % slots
 
 
 def test_a_job_and_its_events_travel_as_lines() -> None:

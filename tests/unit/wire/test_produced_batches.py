@@ -55,6 +55,7 @@ OVERSIZE = bytes(batch_of([Record(0, 0, None, bytes(2 * INFLATE_MAX))], codec=Co
 TRANSACTIONAL = 0x10
 LOG_APPEND_TIME = 0x08
 CONTROL = 0x20
+DELETE_HORIZON = 0x40
 
 
 def altered(batch: bytes, **changes: int) -> bytes:
@@ -124,6 +125,7 @@ def test_these_fields_are_the_producers_own_affair(changes: dict[str, int]) -> N
         (altered(PLAIN, attributes=7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "codec 7"),
         (altered(PLAIN, attributes=LOG_APPEND_TIME), ErrorCode.INVALID_TIMESTAMP, "LogAppendTime"),
         (altered(PLAIN, attributes=CONTROL), ErrorCode.INVALID_RECORD, "control records"),
+        (altered(PLAIN, attributes=DELETE_HORIZON), ErrorCode.INVALID_RECORD, "which only compaction does"),
         (altered(IDEMPOTENT, attributes=CONTROL | TRANSACTIONAL), ErrorCode.INVALID_RECORD, "control records"),
         (altered(PLAIN, attributes=TRANSACTIONAL), ErrorCode.INVALID_RECORD, "producer id -1"),
         (altered(PLAIN, producer_id=-2), ErrorCode.INVALID_RECORD, "producer id -2"),

@@ -13,7 +13,7 @@ from headrace.storage import layout
 from headrace.storage.compaction.job import CleanedSegment, CleaningJob, Finished, Source, Worked
 from headrace.storage.compaction.key_map import KeyMap
 from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedTransactions, Sieve
-from headrace.storage.damage import DamagedLog
+from headrace.storage.damage import DamagedLog, UnreadableRecords
 from headrace.storage.scan import is_plausible
 from headrace.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from headrace.wire.batches import HEADER_SIZE, CorruptBatch, crc_matches, read_header
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 20  # one read or write, and the step after which the throttle looks
 
 
-def clean(disk: Disk, job: CleaningJob) -> Iterator[Event]:
-    """One pass. DamagedLog if a segment cannot be trusted, OSError if the disk refuses; nothing is lost by either."""
-    key_map = KeyMap(job.key_map_bytes, job.end_offset - job.first_dirty_offset)
+def clean(disk: Disk, job: CleaningJob, *, salt: bytes = b"") -> Iterator[Event]:
+    """One pass. DamagedLog if a segment cannot be trusted, OSError if the disk refuses; nothing is lost by either.
+
+    `salt` is for the key map, and changes nothing but the time that it takes.
+    """
+    key_map = KeyMap(job.key_map_bytes, job.end_offset - job.first_dirty_offset, salt)
     map_end = yield from _fill(key_map, disk, job)
     sieve = Sieve(
         key_map,
@@ -84,8 +87,8 @@ def _fill(key_map: KeyMap, disk: Disk, job: CleaningJob) -> Generator[Event, Non
                         continue
                     if not key_map.put(span.key, span.offset):
                         return span.offset
-            except CorruptBatch as damage:
-                raise _damage(job.directory, source, position, header, damage) from damage
+            except CorruptBatch as problem:
+                raise _unreadable(job.directory, source, position, header, problem) from problem
     return job.end_offset
 
 
@@ -121,9 +124,11 @@ def _read(file: File, position: int, size: int, end: int) -> memoryview:
     return memoryview(file.read(position, min(size, end - position)))
 
 
-def _damage(directory: str, source: Source, position: int, header: BatchHeader, damage: CorruptBatch) -> DamagedLog:
+def _unreadable(
+    directory: str, source: Source, position: int, header: BatchHeader, problem: CorruptBatch
+) -> UnreadableRecords:
     path = layout.stem(directory, source.base_offset) + layout.LOG
-    return DamagedLog(path, position, header.base_offset, f"its records cannot be read: {damage}")
+    return UnreadableRecords(path, position, header.base_offset, str(problem))
 
 
 def _rewrite(disk: Disk, job: CleaningJob, group: Sequence[Source], end_offset: int, sieve: Sieve) -> Iterator[Event]:
@@ -136,8 +141,8 @@ def _rewrite(disk: Disk, job: CleaningJob, group: Sequence[Source], end_offset: 
                 is_last = source is group[-1] and position + header.size == source.size
                 try:
                     kept = sieve.keep(batch, header, is_last=is_last)
-                except CorruptBatch as damage:
-                    raise _damage(job.directory, source, position, header, damage) from damage
+                except CorruptBatch as problem:
+                    raise _unreadable(job.directory, source, position, header, problem) from problem
                 is_changed = is_changed or kept is not batch
                 if kept is not None:
                     draft.add(kept)
@@ -195,9 +200,19 @@ class _Draft:
         segment.finish_time_index()
         assert segment.index is not None
         assert segment.time_index is not None
-        self._disk.write_file(segment.stem + layout.INDEX + layout.CLEANED, segment.index.encode())
-        self._disk.write_file(segment.stem + layout.TIME_INDEX + layout.CLEANED, segment.time_index.encode())
+        self._write_index(layout.INDEX, segment.index.encode())
+        self._write_index(layout.TIME_INDEX, segment.time_index.encode())
         self._disk.sync_directory(self._directory)  # no promise may be seen without the log that it speaks of
+
+    def _write_index(self, ending: str, content: bytes) -> None:
+        """Flushed too: below its recovery point a log believes its indexes, and one cut short may look whole."""
+        path = self._segment.stem + ending + layout.CLEANED
+        self._disk.write_file(path, content)
+        file = self._disk.open(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def close(self) -> None:
         self._file.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
-from headrace.storage.damage import DamagedLog
+from headrace.storage.damage import DamagedLog, UnreadableRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,18 @@ class CleaningJob:
         return sum(source.size for source in self.sources if base_offset <= source.base_offset < end_offset)
 
     def encode(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        # Not `asdict`: it copies every one of what may be 100,000 producers, and holds up the loop for seconds.
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        named["sources"] = [(source.base_offset, source.size) for source in self.sources]
+        return json.dumps(named).encode()
 
     @classmethod
     def decode(cls, line: bytes) -> CleaningJob:
-        fields = json.loads(line)
-        fields["sources"] = tuple(Source(**source) for source in fields["sources"])
-        fields["aborted"] = tuple(AbortedSpan(*span) for span in fields["aborted"])
-        fields["last_entries"] = {int(known): LastEntry(*entry) for known, entry in fields["last_entries"].items()}
-        return cls(**fields)
+        named = json.loads(line)
+        named["sources"] = tuple(Source(*source) for source in named["sources"])
+        named["aborted"] = tuple(AbortedSpan(*span) for span in named["aborted"])
+        named["last_entries"] = {int(known): LastEntry(*entry) for known, entry in named["last_entries"].items()}
+        return cls(**named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,17 @@ class Damaged:
     position: int
     offset: int
     problem: str
+    is_as_sent: bool = False
+    """The bytes are those that were written; it is the records in them that make no sense."""
+
+    @classmethod
+    def from_error(cls, damage: DamagedLog) -> Damaged:
+        is_as_sent = isinstance(damage, UnreadableRecords)
+        return cls(damage.path, damage.position, damage.offset, damage.problem, is_as_sent)
 
     def as_error(self) -> DamagedLog:
-        return DamagedLog(self.path, self.position, self.offset, self.problem)
+        kind = UnreadableRecords if self.is_as_sent else DamagedLog
+        return kind(self.path, self.position, self.offset, self.problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +121,14 @@ def encode_event(event: Event) -> bytes:
 
 def decode_event(line: bytes) -> Event:
     """ValueError if this is none."""
-    fields = json.loads(line)
+    named = json.loads(line)
     try:
-        event: Event = _EVENTS[fields.pop("event")](**fields)
+        event: Event = _EVENTS[named.pop("event")](**named)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{line[:80]!r} is no event of the cleaner") from error
     return event
+
+
+def is_last_event(line: bytes) -> bool:
+    """True if the pass is over with it, well or not. ValueError if this is no event."""
+    return isinstance(decode_event(line), Finished | Damaged | Failed)

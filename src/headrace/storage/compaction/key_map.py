@@ -2,6 +2,9 @@
 
 An open-addressed table of plain numbers: 16 bytes of each key's hash and 8 of its offset, whatever the keys are. Two
 keys with the same 128 bits would be taken for one; with four million keys that is less likely than a cosmic ray.
+
+Who knows where a key goes could choose keys that all go to the same place, each search past all the others. So the
+hash has a salt that nobody knows beforehand.
 """
 
 from __future__ import annotations
@@ -13,17 +16,19 @@ from struct import Struct
 SLOT_BYTES = 24
 FULL_AT = 0.75  # of all slots; beyond it a search passes by too many of the others
 HASH_BYTES = 16
+SALT_BYTES = 16  # as many as the hash takes; it costs no time
 
 _HALVES = Struct("=QQ")
 
 
 class KeyMap:
-    __slots__ = ("_first_halves", "_limit", "_offsets", "_second_halves", "_slots", "count")
+    __slots__ = ("_first_halves", "_limit", "_offsets", "_salt", "_second_halves", "_slots", "count")
 
-    def __init__(self, memory_bytes: int, keys_expected: int) -> None:
+    def __init__(self, memory_bytes: int, keys_expected: int, salt: bytes = b"") -> None:
         """Room for `keys_expected` keys, or for as many as `memory_bytes` hold: at least one."""
         slots = max(2, min(memory_bytes // SLOT_BYTES, int(keys_expected / FULL_AT) + 2))
         self._slots = slots
+        self._salt = salt
         self._limit = max(1, int(slots * FULL_AT))
         self._first_halves = array("Q", (0,)) * slots
         self._second_halves = array("Q", (0,)) * slots
@@ -36,7 +41,7 @@ class KeyMap:
 
     def put(self, key: bytes, offset: int) -> bool:
         """Note that the key was written at `offset`, later than whatever is known. False if there is no room for it."""
-        first, second = _HALVES.unpack(blake2b(key, digest_size=HASH_BYTES).digest())
+        first, second = _HALVES.unpack(blake2b(key, digest_size=HASH_BYTES, salt=self._salt).digest())
         offsets, at = self._offsets, first % self._slots
         while offsets[at] >= 0:
             if self._first_halves[at] == first and self._second_halves[at] == second:
@@ -53,7 +58,7 @@ class KeyMap:
 
     def latest(self, key: bytes) -> int:
         """The newest offset of the key, -1 if it was not met."""
-        first, second = _HALVES.unpack(blake2b(key, digest_size=HASH_BYTES).digest())
+        first, second = _HALVES.unpack(blake2b(key, digest_size=HASH_BYTES, salt=self._salt).digest())
         offsets, at = self._offsets, first % self._slots
         while offsets[at] >= 0:
             if self._first_halves[at] == first and self._second_halves[at] == second:

@@ -76,6 +76,12 @@ def complete_swaps(disk: Disk, directory: str) -> list[tuple[int, int]]:
 
 
 def _remove_replaced(disk: Disk, directory: str, names: list[str], base_offset: int, end_offset: int) -> None:
+    """Also every snapshot of producers from before the end: it may know a transaction whose marker is gone by now, and
+    would have a replay from there on take it for open. From the log's beginning a replay meets nothing of it."""
+    for name in names:
+        offset = layout.offset_in(name, layout.SNAPSHOT)
+        if offset is not None and offset < end_offset:
+            disk.remove(f"{directory}/{name}")
     for ending in (layout.LOG, *_INDEXES, layout.ABORTED):
         for name in names:
             offset = layout.offset_in(name, ending)

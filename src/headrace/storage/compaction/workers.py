@@ -6,9 +6,9 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.runtime.companions import lines_of
+from headrace.runtime.companions import Companion
 from headrace.storage.compaction.cleaning import clean
-from headrace.storage.compaction.job import Damaged, Failed, decode_event
+from headrace.storage.compaction.job import Damaged, Failed, decode_event, is_last_event
 from headrace.storage.damage import DamagedLog
 
 if TYPE_CHECKING:
@@ -26,17 +26,25 @@ class CleaningWorker(Protocol):
         """One pass, event by event; the next step may begin before an event is dealt with. Close it to end early."""
         ...
 
+    async def rest(self) -> None:
+        """There is nothing more to do for now."""
+        ...
+
 
 class InProcess:
     """For a node that serves: the loop feels nothing of it but its disk. CompanionEnded if the process dies."""
 
     def __init__(self, root: str) -> None:
-        self._root = root
+        self._companion = Companion(WORKER, root)
 
     async def run(self, job: CleaningJob, bytes_per_s: float) -> AsyncGenerator[Event, None]:
-        async with aclosing(lines_of(WORKER, self._root, repr(bytes_per_s), line=job.encode())) as lines:
-            async for line in lines:
-                yield decode_event(line)
+        line = f"{bytes_per_s!r} ".encode() + job.encode()
+        async with aclosing(self._companion.ask(line, is_last_event)) as lines:
+            async for answer in lines:
+                yield decode_event(answer)
+
+    async def rest(self) -> None:
+        await self._companion.let_go()
 
 
 class InThread:
@@ -50,11 +58,14 @@ class InThread:
         while (event := await self._world.threads.run(partial(_next_event, steps), lane=LANE)) is not None:
             yield event
 
+    async def rest(self) -> None:
+        pass  # a thread costs nothing while it waits
+
 
 def _next_event(steps: Iterator[Event]) -> Event | None:
     try:
         return next(steps, None)
     except DamagedLog as damage:
-        return Damaged(damage.path, damage.position, damage.offset, damage.problem)
+        return Damaged.from_error(damage)
     except OSError as error:
         return Failed(error.errno or 0, str(error))

@@ -1,0 +1,87 @@
+"""The cleaner looks at one log after the other, and gives way between them. What it chose may have changed by then."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.broker.appending import AppendStage
+from headrace.broker.cleaner import LogCleaner
+from headrace.broker.counters import Counters
+from headrace.broker.log_settings import log_settings
+from headrace.broker.partition import Partition
+from headrace.broker.topics import ServedTopic, TopicTable
+from headrace.metadata.settings import DEFAULT_NODE_SETTINGS, DEFAULT_TOPIC_SETTINGS
+from headrace.model.names import Epoch, LogId, NodeId, Offset, TopicId, TopicPartition
+from headrace.replication.replica import Replica
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.disk import SystemDisk
+from headrace.runtime.entropy import SystemEntropy
+from headrace.runtime.network import SystemNetwork
+from headrace.runtime.threads import SystemThreads
+from headrace.runtime.world import World
+from headrace.storage.compaction.workers import InThread
+from headrace.storage.store import LogStore
+from headrace.wire.records import encode_batch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NODE = NodeId(1)
+TOPIC_ID = TopicId(bytes([7] * 16))
+SETTINGS = replace(DEFAULT_TOPIC_SETTINGS, cleanup_policy=("compact", "delete"), min_cleanable_dirty_ratio=0.1)
+
+
+class HurriedClock(SystemClock):
+    """So much time goes by between any two looks at it that whoever gives way now and then does so each time."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self._now_s += 1
+        return self._now_s
+
+
+async def _partition(world: World, store: LogStore, index: int) -> Partition:
+    """With one sealed segment, in which one record hides the other."""
+    name = TopicPartition("orders", index)
+    log = await store.open_or_create(LogId(TOPIC_ID, index), name, log_settings(SETTINGS))
+    ends = {"log_start": Offset(0), "written": Offset(0), "flushed": Offset(0), "high_watermark": Offset(0)}
+    stage = AppendStage(Counters(), lambda _: None)
+    partition = Partition(name, log, Replica(NODE, **ends), stage=stage, flusher=store.flusher, clock=world.clock)
+    partition.configure(SETTINGS)
+    partition.set_leased(True)
+    partition.lead(Epoch(1), [NODE], [NODE])
+    for value in (b"1", b"2"):
+        partition.append(encode_batch([(world.clock.wall_ms(), b"k", value, ())]))
+    log.roll()
+    await store.flusher.flush([log])
+    partition.flushed()
+    return partition
+
+
+def test_a_log_that_lost_its_segments_since_it_was_chosen_is_left_alone(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = SystemDisk(tmp_path)
+        world = World(HurriedClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads())
+        store = LogStore(world, on_flushed=lambda _: None)
+        await store.start()
+        served = ServedTopic(TOPIC_ID, "orders")
+        first, second = await _partition(world, store, 0), await _partition(world, store, 1)
+        served.partitions += [first, second]
+        table = TopicTable()
+        table.add(served)
+        cleaner = LogCleaner(table, store, InThread(world), lambda: DEFAULT_NODE_SETTINGS)
+        cleaning = asyncio.get_running_loop().create_task(cleaner.clean_what_is_due())
+        while not cleaner.states:
+            await asyncio.sleep(0)
+        first.delete_records(Offset(2))
+        assert first.log.delete_expired(world.clock.wall_ms()) == [0]
+        await cleaning
+        assert [cleaner.states[partition.log_id].passes for partition in (first, second)] == [0, 1]
+        await store.close()
+        disk.close()
+
+    asyncio.run(main())
