@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """One node for all tests that do not harm it."""
-    running = NodeProcess(tmp_path_factory.mktemp("node")).start()
+    never = {"log.retention.check.interval.ms": "86400000"}  # many tests write records of long ago
+    running = NodeProcess(tmp_path_factory.mktemp("node"), never).start()
     try:
         yield running
     finally:

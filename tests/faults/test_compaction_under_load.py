@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -102,10 +102,18 @@ class Probe(threading.Thread):
 
     def take(self) -> tuple[float, int]:
         """The 99th percentile since the last time, and of how many."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not self.took_ms:  # on a busy machine not one may have been answered yet
+            assert time.monotonic() < deadline_s, "no write was answered"
+            time.sleep(0.01)
         took_ms, self.took_ms = sorted(self.took_ms), []
         return took_ms[int(len(took_ms) * 0.99)], len(took_ms)
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
         self.join()
 
@@ -196,17 +204,17 @@ def campaign(
     }
     topic = node.create_topic(new_name("updates"), configs=settings)
     probed = node.create_topic(new_name("probed"))
-    watch, probe = WorkerWatch(node.pid), Probe(node, probed)
+    watch = WorkerWatch(node.pid)
     watch.start()
-    probe.start()
     expected: dict[bytes, bytes] = {}
     began_s = time.monotonic()
-    update(node, topic, updates // 5, keys, expected)  # to compare with: what others feel of the writing alone
-    alone_ms, alone_count = probe.take()
-    node.alter_settings({"log.cleaner.enable": "true"})
-    update(node, topic, updates - updates // 5, keys, expected)
-    wrote_s = time.monotonic() - began_s
-    cleaning_ms, cleaning_count = probe.take()
+    with Probe(node, probed) as probe:
+        update(node, topic, updates // 5, keys, expected)  # to compare with: what others feel of the writing alone
+        alone_ms, alone_count = probe.take()
+        node.alter_settings({"log.cleaner.enable": "true"})
+        update(node, topic, updates - updates // 5, keys, expected)
+        wrote_s = time.monotonic() - began_s
+        cleaning_ms, cleaning_count = probe.take()
     assert read_all(node, topic)[0] == expected
     # Now all of it, and not only the share that was worth it so far. Only what is sealed is compacted.
     node.alter_topic(topic, {"min.cleanable.dirty.ratio": "0", "max.compaction.lag.ms": "1000"})
@@ -214,7 +222,6 @@ def campaign(
     while (seen := read_all(node, topic))[1] > len(expected):
         assert time.monotonic() < deadline_s, f"{seen[1]} records are left, expected {len(expected)}"
         time.sleep(1)
-    probe.end()
     measured = watch.end()
     assert seen[0] == expected
     assert measured.passes > 0, "no process of the cleaner was ever seen"
