@@ -19,6 +19,8 @@ class Life:
         self.name = name
         self.is_over = False
         self.is_suspended = False
+        self.resumed_s = -1.0
+        """The moment at which it last went on after a pause."""
         self.context = Context()
         self.context.run(_LIFE.set, self)
 

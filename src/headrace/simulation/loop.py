@@ -184,7 +184,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def resume(self, life: Life) -> None:
         """As SIGCONT: what was ready runs in its old order, then what has become due."""
-        life.is_suspended = False
+        life.is_suspended, life.resumed_s = False, self._now
         ready, timers = self._parked.pop(life)
         self._queue.extend(ready)
         for timer in timers:

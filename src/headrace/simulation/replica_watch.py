@@ -12,6 +12,7 @@ I8, I10 and I11 of the cluster's invariants:
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -177,9 +178,15 @@ class ReplicaWatch:
             self._report(Kind.UNCOUNTED, partition.name, partition.high_watermark, detail)
 
     def _check_lease(self, process: NodeProcess, partition: Partition) -> None:
-        """Before the controller fences a node, and others lead, it has stopped by itself: its lease is over."""
-        node = None if self._image is None else self._image.nodes.get(process.node_id)
-        if node is None or not node.is_fenced or process.is_stopping or process.host.life.is_suspended:
+        """Before the controller fences a node, and others lead, it has stopped by itself: its lease is over.
+
+        A process that stood still notices at once when it goes on, but not in the first of its turns. Whatever it takes
+        in them can be acknowledged by its leader alone.
+        """
+        node, life = None if self._image is None else self._image.nodes.get(process.node_id), process.host.life
+        if node is None or not node.is_fenced or process.is_stopping or life.is_suspended:
+            return
+        if life.resumed_s == asyncio.get_running_loop().time():
             return
         if process.present is not None and process.present.broker_epoch == node.broker_epoch:
             detail = f"node {process.node_id} is fenced and takes writes, in epoch {partition.replica.leader_epoch}"
