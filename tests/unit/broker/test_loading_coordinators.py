@@ -101,7 +101,7 @@ async def test_one_log_is_loaded_after_the_other(tmp_path: Path) -> None:
             Shard(
                 log_with_commits(disks[-1]).partition,
                 world,
-                new_mind=lambda name=name: NotingMind(name, notes),  # type: ignore[misc]
+                new_mind=lambda name=name: NotingMind(name, notes),  # type: ignore[misc]  # mypy infers no types of defaults
                 kinds=GROUP_KINDS,
                 load_turn=turn,
                 on_unreadable=lambda _, problem: failures.append(AssertionError(problem)),
@@ -194,7 +194,7 @@ async def test_only_the_last_of_each_key_is_applied_and_the_order_of_transaction
         shard = Shard(
             SmallPartition(log, disk).partition,
             world,
-            new_mind=lambda mind=loading: mind,  # type: ignore[misc]
+            new_mind=lambda mind=loading: mind,  # type: ignore[misc]  # mypy infers no types of defaults
             kinds=GROUP_KINDS,
             load_turn=asyncio.Lock(),
             on_unreadable=lambda _, problem, failures=failures: failures.append(problem),

@@ -152,7 +152,7 @@ async def test_leases_come_back_when_a_reader_leaves_in_the_middle(living: Livin
     await fill_topic(living, 16)
     deaf = [await living.connect() for _ in range(5)]
     for client in deaf:
-        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]  # only the transport can be deaf
         for _ in range(5):
             client.begin(fetch("topic"), 11)
     await until(lambda: living.leased_files() == 1)
@@ -304,7 +304,7 @@ async def test_an_idle_connection_that_never_read_its_answers_is_cut(living: Liv
     await fill_topic(living, 16)
     await living.close_clients()
     client = await living.connect()
-    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    client.reader._transport.pause_reading()  # type: ignore[attr-defined]  # only the transport can be deaf
     connection = await the_only_connection(living)
     client.begin(fetch("topic"), 11)
     await until(lambda: connection.link.queued_bytes > 0)
@@ -324,7 +324,7 @@ async def test_stopping_answers_long_polls_and_cuts_those_who_do_not_read(
         await fill_topic(living, 16)
         sleeper, deaf, idle = [await living.connect() for _ in range(3)]
         sleeper.begin(fetch("topic", 16, max_wait_ms=60_000), 11)
-        deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]  # only the transport can be deaf
         deaf.begin(fetch("topic"), 11)
         await idle.ask(ASK, 0)
         await until(lambda: living.leased_files() == 1)

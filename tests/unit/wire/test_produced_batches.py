@@ -265,4 +265,4 @@ def test_what_cannot_be_recompressed_is_refused() -> None:
     with pytest.raises(Refusal, match="gzip stream is damaged") as caught:
         recompressed(memoryview(batch), inflate_max=INFLATE_MAX)
     assert caught.value.code is ErrorCode.INVALID_RECORD
-    assert isinstance(caught.value.__cause__.__cause__, zlib.error)  # type: ignore[union-attr]
+    assert isinstance(caught.value.__cause__.__cause__, zlib.error)  # type: ignore[union-attr]  # None fails the test too
