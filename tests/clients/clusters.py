@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clients.nodes import SERVE
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -149,18 +149,6 @@ class ClusterProcesses:
         """Leader, replicas and in-sync set of each partition."""
         found = self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
         return {index: (part.leader, list(part.replicas), sorted(part.isrs)) for index, part in found.items()}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now. All are held until the last is found, so that none comes twice."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
 
 
 def wait_until(is_so: Callable[[], bool], what: str) -> None:

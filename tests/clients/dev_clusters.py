@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 import signal
-import socket
 import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.clients.commands import COMMAND
 from tests.clients.nodes import PATIENCE_S
+from tests.ports import free_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,17 +53,5 @@ def dev_cluster(home: Path, node_count: int = 3) -> Iterator[DevCluster]:
 
 
 def free_base(node_count: int = 3) -> int:
-    """A port from which on all that the nodes need are free; below those that the system gives to anybody."""
-    while True:
-        base = 15_000 + secrets.randbelow(15_000)
-        if all(_is_free(base + 100 * place + step) for place in range(node_count) for step in range(2)):
-            return base
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    """A port from which on all that the nodes need are free: two each, a hundred from node to node."""
+    return free_row(100 * (node_count - 1) + 2)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.clients.clusters import free_ports, wait_until
+from tests.clients.clusters import wait_until
 from tests.clients.commands import COMMAND, call, environment
 from tests.clients.dev_clusters import DevCluster, dev_cluster
 from tests.clients.nodes import PATIENCE_S
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from tests.clients.raw_connection import RawConnection
-from tests.faults.node_process import LOCAL, PATIENCE_S, NodeProcess, free_port, wait_until
+from tests.faults.node_process import LOCAL, PATIENCE_S, NodeProcess, wait_until
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +12,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +24,6 @@ READY = "is ready:"
 LOCAL = "127.0.0.1"
 PATIENCE_S = 120.0  # nothing here is measured; this only ends a test that hangs
 POLL_S = 0.01
-PORTS = range(15_000, 32_000)
-"""Below those that the system gives to clients: a client that tries again and again while the node is down could
-otherwise be given the node's own port, connect to itself and keep the node from coming back."""
 
 
 class NodeProcess:
@@ -52,8 +49,7 @@ class NodeProcess:
         self.prefix = tuple(prefix)
         """A command that runs the node, such as a tracer. The node must stay the direct child."""
         self.before_exec = before_exec
-        self.port = free_port()
-        self.http_port = free_port()
+        self.port, self.http_port = free_ports(2)
         self.starts_s: list[float] = []
         """How long each start took until the node was ready."""
         self._child: subprocess.Popen[bytes] | None = None
@@ -185,15 +181,3 @@ def wait_until(is_done: Callable[[], bool], what: str, explain: Callable[[], str
         if time.monotonic() > deadline_s:
             raise AssertionError(f"waited {PATIENCE_S:g} s in vain until {what}:\n{explain()}")
         time.sleep(POLL_S)
-
-
-def free_port() -> int:
-    while True:
-        port = random.choice(PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((LOCAL, port))
-            except OSError:
-                continue
-            return port

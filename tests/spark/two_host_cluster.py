@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import pyspark
 
-from tests.faults.node_process import free_port
+from tests.ports import free_port
 from tests.spark.process_family import Family
 
 if TYPE_CHECKING:
