@@ -40,6 +40,8 @@ WAIT_MS: Final = 500
 ANSWER_S: Final = 5.0  # beyond the wait: a leader may have to read a cold disk
 FETCH_BYTES: Final = 8 << 20
 AHEAD_MAX: Final = 2  # fetches under way: one that waits, and one that says what was flushed meanwhile
+GATHER_S: Final = 0.01  # a usual disk has flushed by then
+GATHER_BELOW: Final = 64 << 10  # bytes of an answer; with more, the next is asked for while the disk is at work
 
 
 class Followers:
@@ -132,6 +134,8 @@ class _Fetcher:
         self._session = FollowerSession()
         self._has_news = False
         self._stirred = asyncio.Event()
+        self._gathering: asyncio.TimerHandle | None = None
+        """While it is set, the next fetch waits for what the last one brought to be flushed."""
         self._owes_starts = False
         """A log begins elsewhere now, and that is not stored yet: the leader must not be told."""
 
@@ -157,6 +161,18 @@ class _Fetcher:
     def _tell(self) -> None:
         """There is something that the leader should know."""
         self._has_news = True
+        self._end_gathering()
+
+    def _gather(self) -> None:
+        """Let the leader gather what comes meanwhile. It could not be flushed here any sooner, and a fetch for each
+        of many small messages costs all nodes more than the messages do."""
+        if self._gathering is None:
+            self._gathering = asyncio.get_running_loop().call_later(GATHER_S, self._end_gathering)
+
+    def _end_gathering(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         self._stirred.set()
 
     async def run(self) -> None:
@@ -192,12 +208,13 @@ class _Fetcher:
                 else:
                     await self._next_stir()
         finally:
+            self._end_gathering()
             for fetch in under_way:
                 fetch.answer.cancel()
 
     def _is_time_to_ask(self, under_way_count: int) -> bool:
         if not under_way_count:
-            return len(self._session) > 0
+            return len(self._session) > 0 and self._gathering is None
         return self._has_news and self._session.is_open and under_way_count < AHEAD_MAX
 
     def _ask(self, under_way_count: int) -> _UnderWay:
@@ -213,12 +230,16 @@ class _Fetcher:
             raise Refusal(ErrorCode(answer.error_code), f"node {self._leader} refuses to be followed")
         if not self._session.answered(answer.session_id):
             raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"node {self._leader} keeps no fetch session")
+        taken_bytes = 0
         for topic in answer.responses:
             for part in topic.partitions:
+                taken_bytes += len(part.records or b"")
                 partition = self._session.expects(LogId(topic.topic_id, part.partition_index), number)
                 if partition is not None and not await self._take_partition(partition, part):
                     self._rest(partition)
         await self._store_starts()
+        if 0 < taken_bytes < GATHER_BELOW and not self._has_news:
+            self._gather()
 
     async def _take_partition(self, partition: Partition, part: PartitionData) -> bool:
         """False if the partition is better left alone for a moment."""
