@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -34,10 +35,13 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer", bound="Message")
 
+log = logging.getLogger(__name__)
+
 NODES: Final = "CONTROLLER"  # Kafka's usual name for the listener where nodes meet
 CLIENTS: Final = "PLAINTEXT"
 PATIENCE_S: Final = 10.0  # with a controller that is slow, or comes and goes
 LEADERLESS_S: Final = 5.0  # an election takes two seconds, and may have to be held again; after that, nobody comes soon
+LEAVE_S: Final = 5.0  # for others to take over; after that they will when they miss this node
 RETRY_S: Final = 0.05
 LANE: Final = "controller"
 
@@ -116,6 +120,28 @@ class Assembly:
     def serve(self, tasks: TaskScope) -> None:
         tasks.start(self.enrolment.run(), "heartbeats")
         tasks.start(self.enrolment.watch_lease(), "lease")
+
+    async def leave(self) -> None:
+        """Let others take over, if they do so in time. Where too few are left to decide anything, nobody is waited
+        for: a whole cluster that is stopped at once has a last node."""
+        until_s = self._world.clock.monotonic_s() + LEAVE_S
+        leaving = asyncio.ensure_future(self.enrolment.leave())
+        try:
+            while not leaving.done() and self._can_decide() and self._world.clock.monotonic_s() < until_s:
+                await asyncio.wait({leaving}, timeout=RETRY_S)
+        finally:
+            leaving.cancel()
+        await asyncio.wait({leaving})
+        if not leaving.cancelled():
+            leaving.result()
+        elif self._can_decide():
+            log.warning("the controller has not taken over in time; others will when they miss this node")
+        else:
+            log.info("nobody is left to take over")
+
+    def _can_decide(self) -> bool:
+        membership = self.quorum.raft.membership
+        return membership.is_majority({*membership.voter_ids} - self.peers.absent)
 
     async def close(self) -> None:
         await self.peers.close()

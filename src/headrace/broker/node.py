@@ -63,7 +63,6 @@ TRY_AGAIN_S: Final = 2.0
 ROOM_BYTES: Final = 1 << 20  # the first files of a hundred partitions
 EXPIRE_WAITERS_S: Final = 1.0
 EXPIRE_PRODUCERS_S: Final = 600.0
-LEAVE_S: Final = 5.0
 METADATA_SETTINGS: Final = LogSettings(retention_ms=None)
 
 
@@ -241,11 +240,7 @@ class Node:
         if self.failed.done() or self._has_left or len(self.image.live_nodes()) < 2:
             return
         self._has_left = True
-        try:
-            async with asyncio.timeout(LEAVE_S):
-                await self.assembly.enrolment.leave()
-        except TimeoutError:
-            log.warning("the controller has not taken over in time; others will when they miss this node")
+        await self.assembly.leave()
 
     def about_to_stop(self) -> None:
         """Health checks say so from now on, so that nobody new is sent here."""

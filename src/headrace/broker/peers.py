@@ -69,6 +69,8 @@ class Peers:
         self._opening: dict[tuple[NodeId, str], asyncio.Lock] = {}
         self._postmen: dict[NodeId, _Postman] = {}
         self._doubted_s: dict[NodeId, float] = {}
+        self.absent: set[NodeId] = set()
+        """Whose process has ended, as the last attempt to reach them showed."""
         self._tasks = TaskScope(on_failure)
         self._is_closed = False
 
@@ -128,8 +130,10 @@ class Peers:
                 on_broken=partial(self._broken, node_id),
             )
         except NobodyListens:
+            self.absent.add(node_id)
             self._on_gone(node_id)
             raise
+        self.absent.discard(node_id)
         self._doubted_s.pop(node_id, None)
         return opened
 
