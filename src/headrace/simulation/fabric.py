@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.simulation.life import OUTSIDE
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle
     from collections.abc import Iterable
     from random import Random
 
     from headrace.simulation.life import Life
-    from headrace.simulation.loop import VirtualLoop
+    from headrace.simulation.loop import Errand, VirtualLoop
     from headrace.simulation.network import Doorway, SimulatedLink
     from headrace.simulation.trace import Trace
 
@@ -69,7 +68,7 @@ class Wire:
         self._fabric = fabric
         self._items: deque[tuple[float, Item]] = deque()
         self._last_due_s = 0.0
-        self._timer: TimerHandle | None = None
+        self._timer: Errand | None = None
         self._source = source
         self._target = target
         self.end: WireEnd | None = None
