@@ -14,24 +14,27 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.broker.partition import Partition
 from headrace.model.names import LogId, TopicPartition
+from headrace.replication.replica import Replica
 from headrace.simulation.history import Kind
+from headrace.simulation.writes import has_written, note_writes_to
+from headrace.storage.log import PartitionLog
 from headrace.wire.batches import read_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headrace.broker.partition import Partition
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.image import Partition as PartitionState
     from headrace.model.names import Epoch, NodeId
     from headrace.simulation.cluster import NodeProcess
     from headrace.simulation.device import Device
     from headrace.simulation.history import History
-    from headrace.storage.log import PartitionLog
 
 
 class _Batch(NamedTuple):
@@ -78,7 +81,11 @@ _mark_of = attrgetter(
     "high_watermark",
     "last_stable_offset",
 )
-"""Everything of a partition that the checks look at: if it has not changed, there is nothing new to see."""
+"""Everything of a partition that the checks look at: if it has not changed, there is nothing new to see.
+
+All of it are values that never change themselves, in attributes that are assigned to: see `writes`.
+"""
+_places_of = attrgetter("partitions")
 
 
 class ReplicaWatch:
@@ -89,7 +96,9 @@ class ReplicaWatch:
         """What was decided last."""
         self._truths: dict[LogId, _Truth] = {}
         self._cursors: dict[tuple[NodeId, LogId], _Cursor] = {}
+        self._places: dict[NodeId, list[Partition | None]] = {process.node_id: [] for process in nodes}
         self._marks: dict[NodeId, list[tuple[object, ...]]] = {process.node_id: [] for process in nodes}
+        note_writes_to(Partition, Replica, PartitionLog)
 
     # Images
 
@@ -123,12 +132,17 @@ class ReplicaWatch:
         """Also while it starts or stops."""
         if process.present is None:
             return
-        partitions = process.present.topics.partitions()
+        node_id = process.node_id
+        places = list(chain.from_iterable(map(_places_of, process.present.topics)))
+        before = self._marks[node_id]
+        if not has_written(process.host.life) and before and places == self._places[node_id]:
+            return
+        self._places[node_id] = places
+        partitions = [partition for partition in places if partition is not None]
         marks = list(map(_mark_of, partitions))
-        before = self._marks[process.node_id]
         if marks == before:
             return
-        self._marks[process.node_id] = marks
+        self._marks[node_id] = marks
         for place, partition in enumerate(partitions):
             if place >= len(before) or marks[place] != before[place]:
                 self._look_at(process, partition)

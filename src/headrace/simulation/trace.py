@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     Fact = str | int | float | bytes
 
-_PLAIN = (int, float, bytes)
+_PLAIN = frozenset({str, int, float, bytes})
 RECENT_MAX = 500  # enough to see what led to a failure; a long run would fill memory
 
 
@@ -24,9 +24,9 @@ class Trace:
 
     def note(self, event: str, *facts: Fact) -> None:
         """Facts are plain values: the text of a set or of an object differs from run to run."""
-        line = f"{self._now_s():.9f} {event} {' '.join(map(_text, facts))}"
+        assert _PLAIN.issuperset(map(type, facts)), f"{facts} have no text that is always the same"
+        line = f"{self._now_s():.9f} {event} {facts}\n"
         self._hash.update(line.encode())
-        self._hash.update(b"\n")
         self._recent.append(line)
         self.count += 1
 
@@ -35,11 +35,4 @@ class Trace:
         return self._hash.hexdigest()
 
     def recent(self) -> list[str]:
-        return list(self._recent)
-
-
-def _text(fact: Fact) -> str:
-    if isinstance(fact, str):  # most of them are
-        return fact
-    assert isinstance(fact, _PLAIN), f"{type(fact).__name__} has no text that is always the same"
-    return fact.hex() if isinstance(fact, bytes) else str(fact)
+        return [line.rstrip() for line in self._recent]
