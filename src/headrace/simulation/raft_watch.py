@@ -50,7 +50,7 @@ class RaftWatch:
     def __init__(self, history: History) -> None:
         self._history = history
         self._standings: dict[NodeId, _Standing] = {}
-        self._overheard: dict[NodeId, Quorum] = {}
+        self._overheard: dict[NodeId, tuple[Node, Quorum]] = {}
         self._leaders: dict[Term, NodeId] = {}
         self._votes: dict[tuple[Replica, Term], NodeId] = {}
         self._contents: dict[tuple[Offset, Term], _Content] = {}
@@ -64,16 +64,15 @@ class RaftWatch:
         self._newest_end = 0
 
     def look(self, node_id: NodeId, node: Node) -> None:
-        if not hasattr(node, "assembly"):
-            return
-        raft = getattr(node.quorum, "_raft", None)  # while it starts there is none yet
-        if raft is not None:
-            self._look_at(node_id, node.quorum, raft)
+        overheard = self._overheard.get(node_id)
+        if overheard is not None and overheard[0] is node:
+            self._look_at(node_id, overheard[1], overheard[1].raft)
+        elif hasattr(node, "assembly") and hasattr(node.quorum, "_raft"):  # while it starts there is none yet
+            self._overhear(node.quorum)
+            self._overheard[node_id] = node, node.quorum
+            self._look_at(node_id, node.quorum, node.quorum.raft)
 
     def _look_at(self, node_id: NodeId, quorum: Quorum, raft: RaftNode) -> None:
-        if self._overheard.get(node_id) is not quorum:
-            self._overhear(quorum)
-            self._overheard[node_id] = quorum
         log, applied_end = raft.log, quorum.applied_end
         last = log._entries[-1] if log._entries else None
         standing = (raft, log.commit_end, last, applied_end, _standing_of(raft))

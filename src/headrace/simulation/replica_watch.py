@@ -22,12 +22,12 @@ from headrace.broker.partition import Partition
 from headrace.model.names import LogId, TopicPartition
 from headrace.replication.replica import Replica
 from headrace.simulation.history import Kind
-from headrace.simulation.writes import has_written, note_writes_to
+from headrace.simulation.writes import note_writes_to, written_by
 from headrace.storage.log import PartitionLog
 from headrace.wire.batches import read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.image import Partition as PartitionState
@@ -69,6 +69,7 @@ class _Cursor:
 
 _mark_of = attrgetter(
     "log",
+    "replica",
     "log.start_offset",
     "log.flushed_offset",
     "log.next_offset",
@@ -88,6 +89,39 @@ All of it are values that never change themselves, in attributes that are assign
 _places_of = attrgetter("partitions")
 
 
+@dataclass(slots=True)
+class _View:
+    """A node's partitions as they were seen last."""
+
+    places: list[Partition | None] = field(default_factory=list)
+    partitions: list[Partition] = field(default_factory=list)
+    marks: list[tuple[object, ...]] = field(default_factory=list)
+    owners: dict[object, int] = field(default_factory=dict)
+    """Of each thing that a partition consists of: the partition's place among all."""
+
+    @classmethod
+    def of(cls, places: list[Partition | None]) -> _View:
+        partitions = [partition for partition in places if partition is not None]
+        return cls(places, partitions, [()] * len(partitions))
+
+    def changed(self, written: Iterable[object] | None = None) -> list[Partition]:
+        """Those that differ from what was seen before, in their order, of those that were written to or of all."""
+        owners = self.owners
+        if written is None:
+            touched: Iterable[int] = range(len(self.partitions))
+        else:
+            touched = sorted({owners[it] for it in written if it in owners})
+        changed = []
+        for place in touched:
+            partition = self.partitions[place]
+            mark = _mark_of(partition)
+            if mark != self.marks[place]:
+                self.marks[place] = mark
+                owners[partition] = owners[partition.log] = owners[partition.replica] = place
+                changed.append(partition)
+        return changed
+
+
 class ReplicaWatch:
     def __init__(self, nodes: Sequence[NodeProcess], history: History) -> None:
         self._nodes = nodes
@@ -96,8 +130,7 @@ class ReplicaWatch:
         """What was decided last."""
         self._truths: dict[LogId, _Truth] = {}
         self._cursors: dict[tuple[NodeId, LogId], _Cursor] = {}
-        self._places: dict[NodeId, list[Partition | None]] = {process.node_id: [] for process in nodes}
-        self._marks: dict[NodeId, list[tuple[object, ...]]] = {process.node_id: [] for process in nodes}
+        self._views: dict[NodeId, _View] = {process.node_id: _View() for process in nodes}
         note_writes_to(Partition, Replica, PartitionLog)
 
     # Images
@@ -117,7 +150,7 @@ class ReplicaWatch:
         """Who is in sync now must have everything now, also one that does not know of it yet."""
         self._image = image
         for process in self._nodes:
-            self._marks[process.node_id] = []
+            self._views[process.node_id] = _View()
             if process.host.is_up:
                 self.look(process)
 
@@ -132,20 +165,18 @@ class ReplicaWatch:
         """Also while it starts or stops."""
         if process.present is None:
             return
-        node_id = process.node_id
         places = list(chain.from_iterable(map(_places_of, process.present.topics)))
-        before = self._marks[node_id]
-        if not has_written(process.host.life) and before and places == self._places[node_id]:
+        written = written_by(process.host.life)
+        view = self._views[process.node_id]
+        if places != view.places:
+            view = self._views[process.node_id] = _View.of(places)
+            changed = view.changed()
+        elif written:
+            changed = view.changed(written)
+        else:
             return
-        self._places[node_id] = places
-        partitions = [partition for partition in places if partition is not None]
-        marks = list(map(_mark_of, partitions))
-        if marks == before:
-            return
-        self._marks[node_id] = marks
-        for place, partition in enumerate(partitions):
-            if place >= len(before) or marks[place] != before[place]:
-                self._look_at(process, partition)
+        for partition in changed:
+            self._look_at(process, partition)
 
     def _look_at(self, process: NodeProcess, partition: Partition) -> None:
         if partition.replica.is_leader:

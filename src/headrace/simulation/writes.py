@@ -14,27 +14,31 @@ from headrace.simulation.life import life_of
 if TYPE_CHECKING:
     from headrace.simulation.life import Life
 
-_writers: set[Life | None] = set()
+_written: dict[Life | None, set[object]] = {}
 _noted: set[type] = set()
 
 
 def note_writes_to(*kinds: type) -> None:
-    """From now on, in this process. What others have written before is forgotten: a watch begins."""
-    _writers.clear()
+    """From now on, in this process. What was written before is forgotten: a watch begins."""
+    _written.clear()
     for kind in kinds:
         if kind not in _noted:
             _noted.add(kind)
             kind.__setattr__ = _write_and_note  # type: ignore[method-assign,assignment]  # a class takes any function
 
 
-def has_written(life: Life) -> bool:
-    """Whether it has since this was last asked; or somebody outside of every life, who may have written anywhere."""
-    if life in _writers:
-        _writers.remove(life)
-        return True
-    return None in _writers
+def written_by(life: Life) -> set[object] | None:
+    """What it has written to since this was last asked. Or by somebody outside of every life, whenever that was."""
+    written = _written.pop(life, None)
+    if None not in _written:
+        return written
+    return _written[None] if written is None else written | _written[None]
 
 
 def _write_and_note(self: object, name: str, value: object) -> None:
     object.__setattr__(self, name, value)
-    _writers.add(life_of(None))
+    life = life_of(None)
+    if life in _written:
+        _written[life].add(self)
+    else:
+        _written[life] = {self}
