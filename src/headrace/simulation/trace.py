@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -19,20 +18,26 @@ class Trace:
     def __init__(self, now_s: Callable[[], float] = lambda: 0.0) -> None:
         self._now_s = now_s
         self._hash = blake2b(digest_size=16)
-        self._recent: deque[str] = deque(maxlen=RECENT_MAX)
+        self._before: list[str] = []
+        self._lines: list[str] = []  # those that are not in the hash yet
         self.count = 0
 
     def note(self, event: str, *facts: Fact) -> None:
         """Facts are plain values: the text of a set or of an object differs from run to run."""
         assert _PLAIN.issuperset(map(type, facts)), f"{facts} have no text that is always the same"
-        line = f"{self._now_s():.9f} {event} {facts}\n"
-        self._hash.update(line.encode())
-        self._recent.append(line)
+        self._lines.append(f"{self._now_s():.9f} {event} {facts}\n")
         self.count += 1
+        if len(self._lines) == RECENT_MAX:
+            self._hash_lines()
+
+    def _hash_lines(self) -> None:
+        self._hash.update("".join(self._lines).encode())
+        self._before, self._lines = self.recent(), []
 
     @property
     def fingerprint(self) -> str:
+        self._hash_lines()
         return self._hash.hexdigest()
 
     def recent(self) -> list[str]:
-        return [line.rstrip() for line in self._recent]
+        return [*self._before, *(line.rstrip() for line in self._lines)][-RECENT_MAX:]
