@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.1
+IDLE_LOOK_S: Final = 2.0  # where another node decides: the quorum tells when that changes
 UPKEEP_S: Final = 2.0  # it walks over all partitions, a millisecond for a thousand
 NEAR: Final = 100  # records: under steady changes nobody is ever quite up to date
 
@@ -44,6 +45,11 @@ class Controller:
         self._balanced_s = self._kept_up_s = 0.0
         self.members = Members(quorum, clock)
         self._news = asyncio.Event()
+        quorum.on_decided = self._begin_if_in_charge
+
+    def _begin_if_in_charge(self) -> None:
+        if self._term != self._quorum.raft.term:
+            self._news.set()
 
     async def run(self) -> None:
         while True:
@@ -56,13 +62,14 @@ class Controller:
 
     async def _wait_for_news(self) -> None:
         began_s = self._clock.monotonic_s()
+        wait_s = IDLE_LOOK_S if self._sessions is None else LOOK_S
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(wait_s):
                 await self._news.wait()
         except TimeoutError:
             pass
         self._news.clear()
-        held_up_s = self._clock.monotonic_s() - began_s - LOOK_S
+        held_up_s = self._clock.monotonic_s() - began_s - wait_s
         if held_up_s > LOOK_S and self._sessions is not None:
             # This process stood still, so it could hear nobody. Their heartbeats may lie in its sockets, unread.
             self._sessions.prolong(int(held_up_s * 1000))

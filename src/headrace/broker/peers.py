@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -23,9 +24,8 @@ from headrace.runtime.tasks import TaskScope
 from headrace.wire.api import response_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
-    from headrace.broker.raft_letters import RaftRequest
     from headrace.model.names import NodeId
     from headrace.raft.messages import Letter
     from headrace.runtime.network import Address
@@ -83,7 +83,7 @@ class Peers:
 
     def doubted(self) -> tuple[NodeId, ...]:
         """Nodes that may be gone, though nobody has decided so yet. Nobody should be sent to them now."""
-        since_s = self._world.clock.monotonic_s() - DOUBT_S
+        since_s = self.now_s - DOUBT_S
         return tuple(node_id for node_id, broke_s in self._doubted_s.items() if broke_s > since_s)
 
     # ---- letters: no answer is waited for, and nobody minds if one is lost
@@ -105,19 +105,23 @@ class Peers:
         return await connection.request(message, answer, timeout_s=timeout_s)
 
     async def connection(self, node_id: NodeId, lane: str) -> Connection:
-        key = (node_id, lane)
-        found = self._connections.get(key)
-        if found is not None and not found.is_lost:
+        found = self.open_connection(node_id, lane)
+        if found is not None:
             return found
+        key = (node_id, lane)
         async with self._opening.setdefault(key, asyncio.Lock()):
-            found = self._connections.get(key)
-            if found is not None and not found.is_lost:
+            found = self.open_connection(node_id, lane)
+            if found is not None:
                 return found
             address = self._addresses(node_id)
             if address is None:
                 raise ConnectionLost(f"where node {node_id} listens is not known yet")
             self._connections[key] = opened = await self._open(node_id, address)
             return opened
+
+    def open_connection(self, node_id: NodeId, lane: str) -> Connection | None:
+        found = self._connections.get((node_id, lane))
+        return None if found is None or found.is_lost else found
 
     async def _open(self, node_id: NodeId, address: Address) -> Connection:
         try:
@@ -140,7 +144,7 @@ class Peers:
     def _broken(self, node_id: NodeId) -> None:
         if self._is_closed:
             return  # whoever leaves does not mind who else does
-        self._doubted_s[node_id] = self._world.clock.monotonic_s()
+        self._doubted_s[node_id] = self.now_s
         self._tasks.start(self._look_whether_it_lives(node_id), f"look for node {node_id}")
 
     async def _look_whether_it_lives(self, node_id: NodeId) -> None:
@@ -155,22 +159,34 @@ class Peers:
                 log.debug("node %d has closed a connection, and cannot be reached: %s", node_id, trouble)
                 await asyncio.sleep(RETRY_FIRST_S)
 
-    def start(self, work: Coroutine[object, object, None], name: str) -> None:
-        self._tasks.start(work, name)
+    @property
+    def now_s(self) -> float:
+        return self._world.clock.monotonic_s()
 
 
 class _Postman:
-    """Carries the letters for one node, in order."""
+    """Carries the letters for one node, in order.
+
+    While there is a connection a letter leaves at once: nodes send ten a second and more to each other, and a task and
+    a timer for each would cost more than the letter. Letters wait only while the connection is opened.
+    """
 
     def __init__(self, peers: Peers, target: NodeId) -> None:
         self._peers = peers
         self._target = target
         self._letters: list[Letter] = []
         self._wake = asyncio.Event()
+        self._connection: Connection | None = None
+        self._unanswered_s: deque[float] = deque()
+        """When those letters left, on this connection, that no answer has come to."""
         self._code = ErrorCode.NONE
         """How it answered last: trouble that stays is told once."""
 
     def post(self, letter: Letter) -> None:
+        connection = self._peers.open_connection(self._target, LETTERS)
+        if connection is not None and not self._letters:
+            self._deliver(connection, letter)
+            return
         if len(self._letters) >= LETTERS_MAX:
             self._letters.pop(0)
         self._letters.append(letter)
@@ -196,18 +212,29 @@ class _Postman:
                 self._deliver(connection, letter)
 
     def _deliver(self, connection: Connection, letter: Letter) -> None:
+        now_s = self._peers.now_s
+        if connection is not self._connection:
+            self._connection = connection
+            self._unanswered_s.clear()
+        if self._unanswered_s and now_s - self._unanswered_s[0] > ANSWER_S:
+            log.debug("node %d has left letters unanswered for %g s", self._target, ANSWER_S)
+            connection.close()  # it is dead, though nobody has said so; the next letter opens another
+            return
         message = to_wire(letter, self._peers.cluster_id())
-        self._peers.start(self._delivered(connection, message), "a letter's receipt")
-
-    async def _delivered(self, connection: Connection, message: RaftRequest) -> None:
-        """The answer only shows that the node lives; asking for it finds a connection that is dead."""
         try:
-            answer = await connection.request(message, response_class(message.API_KEY))
+            connection.notify(message, response_class(message.API_KEY), self._answered)
         except (ClientError, Refusal) as trouble:
             log.debug("a letter was lost: %s", trouble)
-            return
+        else:
+            self._unanswered_s.append(now_s)
+
+    def _answered(self, answer: Message) -> None:
+        """It only shows that the node lives, and takes our letters."""
+        self._unanswered_s.popleft()
         code = ErrorCode(answer.error_code)  # type: ignore[attr-defined]  # all of them have just this field
         if code is not self._code:
             self._code = code
             if code is not ErrorCode.NONE:
-                log.warning("node %d at %s takes no letters of ours: %s", self._target, connection.address, code.name)
+                assert self._connection is not None
+                place = self._connection.address
+                log.warning("node %d at %s takes no letters of ours: %s", self._target, place, code.name)

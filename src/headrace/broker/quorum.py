@@ -75,6 +75,8 @@ class Quorum:
         """What the log said at `load`, agreed on or not: good enough to know where others listen."""
         self.deleted_topics: set[TopicId] = set()
         """Topics that the log says were deleted, as of `load`. Their data may be removed; no other may."""
+        self.on_decided: Callable[[], None] = lambda: None
+        """Called where it leads, whenever something was agreed on: so that nobody has to ask all the time."""
         self._store = store
         self._me = me
         self._world = world
@@ -362,6 +364,8 @@ class Quorum:
             self._wake_waiting()
         if ready.role is not Role.LEADER:
             self._lose_leadership()
+        elif ready.committed:
+            self.on_decided()
 
     def _wake_waiting(self) -> None:
         if self._advanced is not None:

@@ -50,6 +50,7 @@ class Connection:
         self._link: Link | None = None
         self._buffer = FrameBuffer()
         self._awaited: dict[int, asyncio.Future[memoryview]] = {}
+        self._noted: dict[int, Callable[[memoryview], None]] = {}
         self._unsent: list[asyncio.Future[None]] = []
         self._last_correlation_id = 0
 
@@ -103,6 +104,14 @@ class Connection:
             raise RequestTimedOut(f"{self.address} did not answer a {name} request within {limit_s:g} s") from silence
         return self._decode(frame, answer, version)
 
+    def notify(self, message: Message, answer: type[Answer], on_answer: Callable[[Answer], None]) -> None:
+        """Send a request and go on: `on_answer` is called if its answer comes. It takes no task and no timer.
+
+        Nobody notices here that an answer does not come. Who sends so counts what is unanswered.
+        """
+        version = self.version_for(type(message))
+        self._noted[self._send(message, version)] = lambda frame: on_answer(self._decode(frame, answer, version))
+
     def send_only(self, message: Message, *, version: int | None = None) -> None:
         """Send a request that no answer follows: Produce with acks=0 is the only one."""
         self._send(message, self.version_for(type(message)) if version is None else version)
@@ -143,14 +152,11 @@ class Connection:
     def received(self, count: int) -> None:
         try:
             for frame in self._buffer.received(count):
-                correlation_id = Reader(frame).int32()
-                arriving = self._awaited.pop(correlation_id, None)
-                if arriving is None:
-                    raise Malformed(f"an answer to request {correlation_id}, which was never sent")
-                if not arriving.done():  # whoever asked may have given up
-                    arriving.set_result(frame)
+                self._answered(Reader(frame).int32(), frame)
         except Malformed as nonsense:
             self._lose(f"{self.address} does not speak the Kafka protocol: {nonsense}")
+        except ConnectionLost:
+            pass  # an answer that nobody waits for was nonsense, and the connection is closed
 
     def drained(self) -> None:
         for sent in self._unsent:
@@ -166,6 +172,17 @@ class Connection:
             self._on_broken()
 
     # Inside.
+
+    def _answered(self, correlation_id: int, frame: memoryview) -> None:
+        arriving = self._awaited.pop(correlation_id, None)
+        if arriving is not None:
+            if not arriving.done():  # whoever asked may have given up
+                arriving.set_result(frame)
+            return
+        on_frame = self._noted.pop(correlation_id, None)
+        if on_frame is None:
+            raise Malformed(f"an answer to request {correlation_id}, which was never sent")
+        on_frame(frame)
 
     def _send(self, message: Message, version: int) -> int:
         if self.is_lost or self._link is None:
@@ -199,6 +216,7 @@ class Connection:
             if not arriving.done():
                 arriving.set_exception(ConnectionLost(reason))
         self._awaited.clear()
+        self._noted.clear()
         self.drained()
 
     async def _learn_versions(self) -> None:

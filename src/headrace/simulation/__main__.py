@@ -17,7 +17,7 @@ from headrace.simulation.scenario import Report, run_scenario
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-GARBAGE_AFTER = 50_000  # objects; a run makes many cycles that live on, and looking for dead ones takes a tenth of it
+GARBAGE_AFTER = 200_000  # objects; a run makes many cycles that live on, and looking for dead ones takes a tenth of it
 VIOLATIONS_SHOWN = 5  # of a seed: the first few say what went wrong, the rest follows from them
 EVENTS_SHOWN = 30
 PROGRESS_EVERY = 50
@@ -86,6 +86,7 @@ def _reports(run: Callable[[int], Report], seeds: Iterable[int], jobs: int) -> I
 
 
 def _spare_garbage() -> None:
+    gc.freeze()  # modules and classes stay for ever
     gc.set_threshold(GARBAGE_AFTER)
 
 

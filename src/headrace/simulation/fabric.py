@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.simulation.life import OUTSIDE
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle
     from collections.abc import Iterable
     from random import Random
 
     from headrace.simulation.life import Life
-    from headrace.simulation.loop import VirtualLoop
+    from headrace.simulation.loop import Errand, VirtualLoop
     from headrace.simulation.network import Doorway, SimulatedLink
     from headrace.simulation.trace import Trace
 
@@ -69,7 +68,7 @@ class Wire:
         self._fabric = fabric
         self._items: deque[tuple[float, Item]] = deque()
         self._last_due_s = 0.0
-        self._timer: TimerHandle | None = None
+        self._timer: Errand | None = None
         self._source = source
         self._target = target
         self.end: WireEnd | None = None
@@ -77,7 +76,8 @@ class Wire:
     def put(self, item: Item) -> None:
         self._last_due_s = max(self._last_due_s, self._fabric.loop.time() + self._fabric.latency_s())
         self._items.append((self._last_due_s, item))
-        self._wait_for_next()
+        if self._timer is None:
+            self._wait_for_next()
 
     @property
     def is_stalled(self) -> bool:
@@ -100,7 +100,7 @@ class Wire:
             self._wait_for_next()
 
     def _wait_for_next(self) -> None:
-        if self.is_stalled and self._fabric.is_open(self._source, self._target):
+        if self._items and self._timer is None and self._fabric.is_open(self._source, self._target):
             self._timer = self._fabric.loop.call_at(self._items[0][0], self._arrive, context=OUTSIDE)
 
     def _arrive(self) -> None:
@@ -108,7 +108,8 @@ class Wire:
         if not self._items or not self._fabric.is_open(self._source, self._target):
             return
         _, item = self._items.popleft()
-        self._wait_for_next()  # first: whoever takes the item may lose its power over it
+        if self._items:
+            self._wait_for_next()  # first: whoever takes the item may lose its power over it
         assert self.end is not None
         self.end.take(item)
 
@@ -174,7 +175,8 @@ class Fabric:
         return (source, target) not in self._blocked and target not in self._dark
 
     def latency_s(self) -> float:
-        delay_s = self.random.uniform(*self.weather.latency_s)
+        least_s, most_s = self.weather.latency_s
+        delay_s = least_s + (most_s - least_s) * self.random.random()
         if self.random.random() < self.weather.spike_fraction:
             delay_s += self.random.uniform(0, self.weather.spike_s)
         return delay_s

@@ -19,14 +19,23 @@ class Life:
         self.name = name
         self.is_over = False
         self.is_suspended = False
+        self.is_running = True
+        """Neither of the two."""
         self.resumed_s = -1.0
         """The moment at which it last went on after a pause."""
         self.context = Context()
         self.context.run(_LIFE.set, self)
 
-    @property
-    def is_running(self) -> bool:
-        return not (self.is_over or self.is_suspended)
+    def suspend(self) -> None:
+        assert self.is_running, f"{self.name} is down, or stands still already"
+        self.is_suspended, self.is_running = True, False
+
+    def resume(self, now_s: float) -> None:
+        assert self.is_suspended, f"{self.name} does not stand still"
+        self.is_suspended, self.is_running, self.resumed_s = False, True, now_s
+
+    def end(self) -> None:
+        self.is_over, self.is_suspended, self.is_running = True, False, False
 
     def check(self) -> None:
         """Every way out of a node asks this first."""

@@ -3,10 +3,9 @@
 Nothing waits here: when no callback is ready, time jumps to the next timer. Chance, hash order and threads stay
 outside, so the same program takes the same steps every time.
 
-This is the only file that touches private parts of asyncio: the loop's `_run_once`, `_timer_handle_cancelled` and
-`_write_to_self`, a handle's `_run` and `_cancelled`, and a task's `_log_destroy_pending`. They are the same in CPython
-3.11 to 3.14. Its queue and its timers are our own, because each entry carries the life that it belongs to, and because
-a run has half a million turns.
+This is the only file that touches private parts of asyncio: the loop's `_run_once` and `_write_to_self`, and a task's
+`_log_destroy_pending`. They are the same in CPython 3.11 to 3.14. Its queue, its timers and its handles are our own,
+because each carries the life that it belongs to, and because a run has half a million turns.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import math
 import threading
 import warnings
 from collections import deque
+from contextvars import copy_context
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
@@ -33,6 +33,7 @@ Ts = TypeVarTuple("Ts")
 RESOLUTION_S = 1e-6  # timers this close are due together; still more than a float's grain after a century
 TURNS_MAX = 100_000  # at one instant; honest work hands over to a timer long before
 CANCELLED_MIN = 1_000  # timers: fewer that never ring are not worth a search for them
+TASKS_MIN = 200  # fewer are not worth a search for those that have ended
 CLEANUPS_MAX = 20  # how often a dying coroutine may try to wait in its cleanup code before it is left as it is
 
 
@@ -48,8 +49,44 @@ class OutOfTime(Exception):
     """The run took longer, in virtual time, than it was given."""
 
 
-_Ready = tuple[asyncio.Handle, "Life | None"]
-_Timer = tuple[float, int, asyncio.TimerHandle, "Life | None"]
+class Errand:
+    """A callback that is ready, or waits for its time. To asyncio it is a handle."""
+
+    __slots__ = ("_loop", "_when_s", "args", "callback", "context", "is_cancelled", "life")
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        life: Life | None,
+        context: Context,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        when_s: float | None = None,
+    ) -> None:
+        self._loop = loop
+        self._when_s = when_s
+        self.life = life
+        self.context = context
+        self.callback = callback
+        self.args = args
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            self.callback, self.args = _nothing, ()  # what they hold may be large, and timers stay for long
+            if self._when_s is not None:
+                self._loop.timer_was_cancelled()
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        assert self._when_s is not None, "only a timer has a time"
+        return self._when_s
+
+
+_Timer = tuple[float, int, Errand]
 """When it rings, and its number: of two that ring at once, the older one rings first."""
 
 
@@ -58,14 +95,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._limit_s = limit_s
-        self._queue: deque[_Ready] = deque()
+        self._queue: deque[Errand] = deque()
         self._timers: list[_Timer] = []
         self._timer_count = 0
         self._cancelled_count = 0  # of those that are still among the timers, or parked
         self._turns_at_this_instant = 0
         self._tasks: dict[_Task[Any], None] = {}  # in order of birth; asyncio's own set follows hashes
+        self._sweep_at = TASKS_MIN
         self._task_count = 0
-        self._parked: dict[Life, tuple[list[_Ready], list[_Timer]]] = {}
+        self._parked: dict[Life, tuple[list[Errand], list[_Timer]]] = {}
         self._complaints: list[BaseException] = []
         self.between_turns: Callable[[set[Life]], None] | None = None
         """Called with those who have just run whenever everything that was ready has: a moment to look around."""
@@ -81,12 +119,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         task.add_done_callback(lambda _: self.stop(), context=OUTSIDE)
         try:
             self.run_forever()
+            self._forget_ended()
             if self._complaints:
                 raise self._complaints[0]
             return task.result()
         finally:
             for leftover in reversed(list(self._tasks)):
-                _stop(leftover)
+                if not leftover.done():
+                    _stop(leftover)
             self.close()
 
     # What belongs to which life.
@@ -107,40 +147,50 @@ class VirtualLoop(asyncio.BaseEventLoop):
         task = _Task(coro, loop=self, name=name or f"task {self._task_count}", context=context, **options)
         task.life = life
         self._tasks[task] = None
-        task.add_done_callback(self._forget, context=OUTSIDE)
+        if len(self._tasks) >= self._sweep_at:
+            self._forget_ended()
         return task
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        assert isinstance(task, _Task)
-        self._tasks.pop(task, None)
+    def _forget_ended(self) -> None:
+        """Every now and then: a callback at the end of each task would cost a turn.
 
-    def call_soon(
+        Whoever failed unseen complains now, for nobody holds it any more.
+        """
+        self._tasks = {task: None for task in self._tasks if not task.done()}
+        self._sweep_at = max(TASKS_MIN, 2 * len(self._tasks))
+
+    def call_soon(  # type: ignore[override]  # asyncio only cancels what it is given
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Errand:
         life = life_of(context)
-        handle = asyncio.Handle(callback, args, self, context)
+        errand = Errand(self, life, copy_context() if context is None else context, callback, args)
         if life is None or life.is_running:
-            self._queue.append((handle, life))
+            self._queue.append(errand)
         elif life.is_suspended:
-            self._parked[life][0].append((handle, life))
+            self._parked[life][0].append(errand)
         else:
-            handle.cancel()
-        return handle
+            errand.cancel()
+        return errand
 
-    def call_at(
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> Errand:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Errand:
         life = life_of(context)
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        errand = Errand(self, life, copy_context() if context is None else context, callback, args, when)
         self._timer_count += 1
-        timer = (when, self._timer_count, handle, life)
+        timer = (when, self._timer_count, errand)
         if life is None or life.is_running:
             heapq.heappush(self._timers, timer)
         elif life.is_suspended:
             self._parked[life][1].append(timer)
         else:
-            handle.cancel()
-        return handle
+            errand.cancel()
+        return errand
 
     def call_now(self, life: Life, callback: Callable[[], object]) -> None:
         """For what comes from outside: run it in this very turn as part of `life`, or once it goes on."""
@@ -156,35 +206,36 @@ class VirtualLoop(asyncio.BaseEventLoop):
         Its callbacks and timers never run. Its coroutines are closed, youngest first: their `finally` blocks run here
         and now, and whatever these blocks start or wait for is dropped. So no line of the dead node runs later.
         """
-        life.is_over, life.is_suspended = True, False
+        life.end()
         ready, timers = self._parked.pop(life, ([], []))
-        for handle, owner in (*self._queue, *ready):
-            if owner is life:
-                handle.cancel()
-        for _, _, timer, owner in (*self._timers, *timers):
-            if owner is life:
-                timer.cancel()
+        for errand in (*self._queue, *ready, *(timer[2] for timer in (*self._timers, *timers))):
+            if errand.life is life:
+                errand.cancel()
         for task in reversed(list(self._tasks)):
             if task.life is life:
-                self._tasks.pop(task)
-                _stop(task)
+                del self._tasks[task]
+                if not task.done():
+                    _stop(task)
 
     def suspend(self, life: Life) -> None:
         """As SIGSTOP: time goes on without it, and nothing is lost."""
-        assert not life.is_over
-        assert not life.is_suspended
-        life.is_suspended = True
-        ready = [entry for entry in self._queue if entry[1] is life]
-        for place, (_, owner) in enumerate(self._queue):
-            if owner is life:
-                self._queue[place] = (_nothing(self), None)  # a turn counts what is ready: none may vanish
-        self._parked[life] = ready, [timer for timer in self._timers if timer[3] is life]
-        self._timers[:] = [timer for timer in self._timers if timer[3] is not life]
+        life.suspend()
+        ready = [errand for errand in self._queue if errand.life is life]
+        for place, errand in enumerate(self._queue):
+            if errand.life is life:
+                self._queue[place] = self._blank()  # a turn counts what is ready: none may vanish
+        self._parked[life] = ready, [timer for timer in self._timers if timer[2].life is life]
+        self._timers[:] = [timer for timer in self._timers if timer[2].life is not life]
         heapq.heapify(self._timers)
+
+    def _blank(self) -> Errand:
+        errand = Errand(self, None, OUTSIDE, _nothing, ())
+        errand.cancel()
+        return errand
 
     def resume(self, life: Life) -> None:
         """As SIGCONT: what was ready runs in its old order, then what has become due."""
-        life.is_suspended, life.resumed_s = False, self._now
+        life.resume(self._now)
         ready, timers = self._parked.pop(life)
         self._queue.extend(ready)
         for timer in timers:
@@ -197,14 +248,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._move_time()
         queue, timers, due_s = self._queue, self._timers, self._now + RESOLUTION_S
         while timers and timers[0][0] < due_s:
-            _, _, timer, life = heapq.heappop(timers)
-            queue.append((timer, life))
+            queue.append(heapq.heappop(timers)[2])
         have_run = self._have_run
         for _ in range(len(queue)):
-            handle, life = queue.popleft()
-            if not handle._cancelled:
-                have_run.add(life)
-                handle._run()
+            errand = queue.popleft()
+            if not errand.is_cancelled:
+                have_run.add(errand.life)
+                try:
+                    errand.context.run(errand.callback, *errand.args)
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - a callback has failed; the run ends with it
+                    self.call_exception_handler({"message": f"{errand.callback} has failed", "exception": error})
         if self.between_turns is not None:
             have_run.discard(None)
             if have_run:
@@ -214,10 +269,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _move_time(self) -> None:
         timers = self._timers
         if self._cancelled_count > CANCELLED_MIN and 2 * self._cancelled_count > len(timers):
-            timers[:] = [timer for timer in timers if not timer[2].cancelled()]
+            timers[:] = [timer for timer in timers if not timer[2].is_cancelled]
             heapq.heapify(timers)
             self._cancelled_count = 0
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
         if not self._queue and not timers:
             raise Deadlock(f"nothing will ever happen again\n{self._picture()}")
@@ -231,16 +286,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._now > self._limit_s:
             raise OutOfTime(f"not done after {self._limit_s} virtual seconds\n{self._picture()}")
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:  # noqa: ARG002 - asyncio calls it so
+    def timer_was_cancelled(self) -> None:
         self._cancelled_count += 1
 
     # What asyncio asks of a loop.
 
     def _write_to_self(self) -> None: ...
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Errand:
         if threading.get_ident() != getattr(self, "_thread_id", None):
             _forbid_threads()
         return self.call_soon(callback, *args, context=context)
@@ -269,7 +324,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _picture(self) -> str:
         lines = [f"at {self._now:.6f} s these tasks wait:"]
-        lines.extend(f"  {task.get_name()}: {_place(task)}" for task in self._tasks)
+        lines.extend(f"  {task.get_name()}: {_place(task)}" for task in self._tasks if not task.done())
         return "\n".join(lines)
 
 
@@ -277,10 +332,7 @@ class _Task(asyncio.Task[T]):
     life: Life | None = None
 
 
-def _nothing(loop: VirtualLoop) -> asyncio.Handle:
-    handle = asyncio.Handle(lambda: None, (), loop, OUTSIDE)
-    handle.cancel()
-    return handle
+def _nothing() -> None: ...
 
 
 def _stop(task: _Task[Any]) -> None:

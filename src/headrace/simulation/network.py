@@ -54,6 +54,7 @@ class SimulatedLink:
         self.out = out
         self.local = local
         self.peer = peer
+        self._names = (str(local), str(peer))
         self.queued_bytes = 0
         connection.links.append(self)
 
@@ -104,10 +105,11 @@ class SimulatedLink:
             if isinstance(item, bytes):  # a kernel answers so for a socket that nobody holds
                 self.out.put(Ended(ConnectionResetError("the peer is gone")))
             return
+        if isinstance(item, bytes):  # most of them are
+            self._inbox += item
+            self._deliver_now()
+            return
         match item:
-            case bytes():
-                self._inbox += item
-                self._deliver_now()
             case Acknowledged(count):
                 self._unacknowledged -= count
                 # Not for every free byte: pieces would shrink to nothing. TCP also waits for half a window.
@@ -150,20 +152,30 @@ class SimulatedLink:
         assert self._receiver is not None
         room = self._receiver.buffer()
         assert len(room) > 0, "a receiver's buffer is never empty"
-        count = min(len(room), self._fabric.piece(len(self._inbox)))
-        piece = self._inbox[:count]
-        del self._inbox[:count]
+        waiting = len(self._inbox)
+        count = min(len(room), self._fabric.piece(waiting))
+        if count == waiting:
+            piece, self._inbox = self._inbox, bytearray()
+        else:
+            piece = self._inbox[:count]
+            del self._inbox[:count]
         room[:count] = piece
-        self._fabric.trace.note("received", str(self.local), str(self.peer), count, crc32(piece))
+        self._fabric.trace.note("received", *self._names, count, crc32(piece))
         self._acknowledge(count)
         self._receiver.received(count)
 
     def _acknowledge(self, count: int) -> None:
-        sender = next((link for link in self._connection.links if link is not self), None)
+        sender = self._other_end()
         if sender is None or sender._is_waiting or self._fabric.weather.is_acknowledging_all:
             self.out.put(Acknowledged(count))
         else:
             sender._unacknowledged -= count
+
+    def _other_end(self) -> SimulatedLink | None:
+        for link in self._connection.links:
+            if link is not self:
+                return link
+        return None
 
     # Outwards.
 
@@ -192,11 +204,15 @@ class SimulatedLink:
     def _next_piece(self, size_max: int) -> bytes:
         """Empty if a log was cut, or is shorter than its slice: the promised bytes cannot be sent any more."""
         chunk = self._queue[0]
-        count = self._fabric.piece(min(_size(chunk), size_max))
+        size = _size(chunk)
+        count = self._fabric.piece(min(size, size_max))
         if isinstance(chunk, FileSlice):
             piece = chunk.file.read(chunk.position, count) if chunk.is_current else b""
             chunk.position += len(piece)
             chunk.size -= len(piece)
+        elif count == size:
+            self._queue.popleft()
+            return bytes(chunk)
         else:
             piece = bytes(chunk[:count])
             self._queue[0] = memoryview(chunk)[count:]
@@ -213,7 +229,7 @@ class SimulatedLink:
         self.queued_bytes = 0
         if self._ended is None:
             self.out.put(tell or Ended(None))
-        self._fabric.trace.note("disconnected", str(self.local), str(self.peer), type(error).__name__)
+        self._fabric.trace.note("disconnected", *self._names, type(error).__name__)
         assert self._receiver is not None
         self._fabric.loop.call_soon(self._receiver.disconnected, error, context=self.life.context)
         self._fabric.leave(self._connection, self)

@@ -8,6 +8,7 @@ What a node only believes may be forgotten in a crash. So a vote counts here onc
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -29,9 +30,12 @@ if TYPE_CHECKING:
     from headrace.simulation.history import History
 
 
-_Standing = tuple["RaftNode", "Role", "Term", "Offset", "Term", "Offset", "Offset"]
-"""Role, term, end and last term of the log, what is decided and what is applied: if none of them has changed, there is
-nothing new to see."""
+_Standing = tuple["RaftNode", "Offset", "Entry | None", "Offset", tuple[object, ...]]
+_standing_of = attrgetter(
+    "_leadership", "_campaign", "_ballot.term", "log", "log.start", "log._start_term", "log.commit_end"
+)
+"""Role, term, where the log begins and what is decided. With the log's last entry and what is applied it is all that
+the checks go by: if none of it has changed, there is nothing new to see."""
 
 
 class _Content(NamedTuple):
@@ -46,7 +50,7 @@ class RaftWatch:
     def __init__(self, history: History) -> None:
         self._history = history
         self._standings: dict[NodeId, _Standing] = {}
-        self._overheard: dict[NodeId, Quorum] = {}
+        self._overheard: dict[NodeId, tuple[Node, Quorum]] = {}
         self._leaders: dict[Term, NodeId] = {}
         self._votes: dict[tuple[Replica, Term], NodeId] = {}
         self._contents: dict[tuple[Offset, Term], _Content] = {}
@@ -60,25 +64,25 @@ class RaftWatch:
         self._newest_end = 0
 
     def look(self, node_id: NodeId, node: Node) -> None:
-        if not hasattr(node, "assembly"):
-            return
-        raft = getattr(node.quorum, "_raft", None)  # while it starts there is none yet
-        if raft is not None:
-            self._look_at(node_id, node.quorum, raft)
+        overheard = self._overheard.get(node_id)
+        if overheard is not None and overheard[0] is node:
+            self._look_at(node_id, overheard[1], overheard[1].raft)
+        elif hasattr(node, "assembly") and hasattr(node.quorum, "_raft"):  # while it starts there is none yet
+            self._overhear(node.quorum)
+            self._overheard[node_id] = node, node.quorum
+            self._look_at(node_id, node.quorum, node.quorum.raft)
 
     def _look_at(self, node_id: NodeId, quorum: Quorum, raft: RaftNode) -> None:
-        if self._overheard.get(node_id) is not quorum:
-            self._overhear(quorum)
-            self._overheard[node_id] = quorum
         log, applied_end = raft.log, quorum.applied_end
-        standing = (raft, raft.role, raft.term, log.end, log.last_term, log.commit_end, applied_end)
+        last = log._entries[-1] if log._entries else None
+        standing = (raft, log.commit_end, last, applied_end, _standing_of(raft))
         before = self._standings.get(node_id)
         if standing == before:
             return
         self._standings[node_id] = standing
         if raft.role is Role.LEADER:
             self._check_leader(node_id, raft.term)
-        checked_end = before[5] if before is not None and before[0] is raft else log.start
+        checked_end = before[1] if before is not None and before[0] is raft else log.start
         self._check_entries(node_id, raft, checked_end)
         if applied_end > 0:
             self._check_image(node_id, applied_end, quorum.image)

@@ -14,24 +14,27 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.broker.partition import Partition
 from headrace.model.names import LogId, TopicPartition
+from headrace.replication.replica import Replica
 from headrace.simulation.history import Kind
+from headrace.simulation.writes import note_writes_to, written_by
+from headrace.storage.log import PartitionLog
 from headrace.wire.batches import read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from headrace.broker.partition import Partition
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.image import Partition as PartitionState
     from headrace.model.names import Epoch, NodeId
     from headrace.simulation.cluster import NodeProcess
     from headrace.simulation.device import Device
     from headrace.simulation.history import History
-    from headrace.storage.log import PartitionLog
 
 
 class _Batch(NamedTuple):
@@ -66,6 +69,7 @@ class _Cursor:
 
 _mark_of = attrgetter(
     "log",
+    "replica",
     "log.start_offset",
     "log.flushed_offset",
     "log.next_offset",
@@ -78,7 +82,44 @@ _mark_of = attrgetter(
     "high_watermark",
     "last_stable_offset",
 )
-"""Everything of a partition that the checks look at: if it has not changed, there is nothing new to see."""
+"""Everything of a partition that the checks look at: if it has not changed, there is nothing new to see.
+
+All of it are values that never change themselves, in attributes that are assigned to: see `writes`.
+"""
+_places_of = attrgetter("partitions")
+
+
+@dataclass(slots=True)
+class _View:
+    """A node's partitions as they were seen last."""
+
+    places: list[Partition | None] = field(default_factory=list)
+    partitions: list[Partition] = field(default_factory=list)
+    marks: list[tuple[object, ...]] = field(default_factory=list)
+    owners: dict[object, int] = field(default_factory=dict)
+    """Of each thing that a partition consists of: the partition's place among all."""
+
+    @classmethod
+    def of(cls, places: list[Partition | None]) -> _View:
+        partitions = [partition for partition in places if partition is not None]
+        return cls(places, partitions, [()] * len(partitions))
+
+    def changed(self, written: Iterable[object] | None = None) -> list[Partition]:
+        """Those that differ from what was seen before, in their order, of those that were written to or of all."""
+        owners = self.owners
+        if written is None:
+            touched: Iterable[int] = range(len(self.partitions))
+        else:
+            touched = sorted({owners[it] for it in written if it in owners})
+        changed = []
+        for place in touched:
+            partition = self.partitions[place]
+            mark = _mark_of(partition)
+            if mark != self.marks[place]:
+                self.marks[place] = mark
+                owners[partition] = owners[partition.log] = owners[partition.replica] = place
+                changed.append(partition)
+        return changed
 
 
 class ReplicaWatch:
@@ -89,7 +130,8 @@ class ReplicaWatch:
         """What was decided last."""
         self._truths: dict[LogId, _Truth] = {}
         self._cursors: dict[tuple[NodeId, LogId], _Cursor] = {}
-        self._marks: dict[NodeId, list[tuple[object, ...]]] = {process.node_id: [] for process in nodes}
+        self._views: dict[NodeId, _View] = {process.node_id: _View() for process in nodes}
+        note_writes_to(Partition, Replica, PartitionLog)
 
     # Images
 
@@ -108,7 +150,7 @@ class ReplicaWatch:
         """Who is in sync now must have everything now, also one that does not know of it yet."""
         self._image = image
         for process in self._nodes:
-            self._marks[process.node_id] = []
+            self._views[process.node_id] = _View()
             if process.host.is_up:
                 self.look(process)
 
@@ -123,15 +165,18 @@ class ReplicaWatch:
         """Also while it starts or stops."""
         if process.present is None:
             return
-        partitions = process.present.topics.partitions()
-        marks = list(map(_mark_of, partitions))
-        before = self._marks[process.node_id]
-        if marks == before:
+        places = list(chain.from_iterable(map(_places_of, process.present.topics)))
+        written = written_by(process.host.life)
+        view = self._views[process.node_id]
+        if places != view.places:
+            view = self._views[process.node_id] = _View.of(places)
+            changed = view.changed()
+        elif written:
+            changed = view.changed(written)
+        else:
             return
-        self._marks[process.node_id] = marks
-        for place, partition in enumerate(partitions):
-            if place >= len(before) or marks[place] != before[place]:
-                self._look_at(process, partition)
+        for partition in changed:
+            self._look_at(process, partition)
 
     def _look_at(self, process: NodeProcess, partition: Partition) -> None:
         if partition.replica.is_leader:

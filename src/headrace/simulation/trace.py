@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ if TYPE_CHECKING:
 
     Fact = str | int | float | bytes
 
-_PLAIN = (int, float, bytes)
+_PLAIN = frozenset({str, int, float, bytes})
 RECENT_MAX = 500  # enough to see what led to a failure; a long run would fill memory
 
 
@@ -19,27 +18,26 @@ class Trace:
     def __init__(self, now_s: Callable[[], float] = lambda: 0.0) -> None:
         self._now_s = now_s
         self._hash = blake2b(digest_size=16)
-        self._recent: deque[str] = deque(maxlen=RECENT_MAX)
+        self._before: list[str] = []
+        self._lines: list[str] = []  # those that are not in the hash yet
         self.count = 0
 
     def note(self, event: str, *facts: Fact) -> None:
         """Facts are plain values: the text of a set or of an object differs from run to run."""
-        line = f"{self._now_s():.9f} {event} {' '.join(map(_text, facts))}"
-        self._hash.update(line.encode())
-        self._hash.update(b"\n")
-        self._recent.append(line)
+        assert _PLAIN.issuperset(map(type, facts)), f"{facts} have no text that is always the same"
+        self._lines.append(f"{self._now_s():.9f} {event} {facts}\n")
         self.count += 1
+        if len(self._lines) == RECENT_MAX:
+            self._hash_lines()
+
+    def _hash_lines(self) -> None:
+        self._hash.update("".join(self._lines).encode())
+        self._before, self._lines = self.recent(), []
 
     @property
     def fingerprint(self) -> str:
+        self._hash_lines()
         return self._hash.hexdigest()
 
     def recent(self) -> list[str]:
-        return list(self._recent)
-
-
-def _text(fact: Fact) -> str:
-    if isinstance(fact, str):  # most of them are
-        return fact
-    assert isinstance(fact, _PLAIN), f"{type(fact).__name__} has no text that is always the same"
-    return fact.hex() if isinstance(fact, bytes) else str(fact)
+        return [*self._before, *(line.rstrip() for line in self._lines)][-RECENT_MAX:]

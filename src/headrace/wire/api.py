@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
@@ -60,6 +61,7 @@ def response_class(api_key: int) -> type[Message]:
     return _message_class(api_key, "Response")
 
 
+@cache
 def _message_class(api_key: int, suffix: str) -> type[Message]:
     api = APIS[api_key]
     module = import_module(f"headrace.wire.messages.{api.module}")
