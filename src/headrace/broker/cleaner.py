@@ -16,7 +16,7 @@ from headrace.model.errors import Refusal
 from headrace.runtime.companions import CompanionEnded
 from headrace.runtime.tasks import Breather
 from headrace.storage.compaction.choice import NO_LAG_LIMIT, Mark
-from headrace.storage.compaction.job import CleanedSegment, Damaged, Failed, Finished, Worked
+from headrace.storage.compaction.job import CleanedRun, Damaged, Failed, Finished, Worked
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.damage import DamagedLog, UnreadableRecords
 
@@ -203,7 +203,7 @@ class LogCleaner:
                     case Worked():
                         if partition_log.is_closed or partition_log.cuts != cuts:
                             return None
-                    case CleanedSegment():
+                    case CleanedRun():
                         if not await self._store.swap(partition_log, event, cuts):
                             return None
                         state.saved_bytes += job.size_between(event.base_offset, event.end_offset) - event.size

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headrace.runtime.disk import Disk
     from headrace.storage.aborted import AbortedTransaction
     from headrace.storage.compaction.choice import Mark
-    from headrace.storage.compaction.job import CleanedSegment
+    from headrace.storage.compaction.job import CleanedRun
     from headrace.storage.epochs import LeaderEpochs
     from headrace.storage.handles import Handles
     from headrace.storage.lookups import FoundRecord
@@ -506,8 +506,8 @@ class PartitionLog:
         """The time of the first batch that can only be compacted after a roll; -1 if there is none."""
         return self._chain.active.first_timestamp if self._chain.active.size else -1
 
-    def can_swap(self, cleaned: CleanedSegment) -> bool:
-        """False if the segments that it was made from are not all here any more, or the log is known to be damaged."""
+    def can_swap(self, cleaned: CleanedRun) -> bool:
+        """False if not all that they were made from is here any more, or the log is known to be damaged."""
         chain = self._chain
         number = chain.number_of(cleaned.base_offset)
         last = number + cleaned.source_count - 1
@@ -519,16 +519,17 @@ class PartitionLog:
             and chain.end_of(last, self.next_offset) == cleaned.end_offset
         )
 
-    def swap(self, cleaned: CleanedSegment) -> None:
-        """Put a cleaned segment in place of those that it was made from: on disk and in memory, in one turn."""
-        assert self.can_swap(cleaned), "a cleaned segment would replace others than it was made from"
+    def swap(self, cleaned: CleanedRun) -> None:
+        """Put cleaned segments in place of those that they were made from: on disk and in memory, in one turn."""
+        assert self.can_swap(cleaned), "cleaned segments would replace others than they were made from"
         try:
             take_place(self.disk, self.directory, cleaned)
         except OSError as error:
             raise DiskFailure(f"the disk refused to put {self.directory}/{cleaned} in place: {error}") from error
-        segment = Segment(self.directory, cleaned.base_offset, cleaned.size)
-        segment.is_sealed = True
-        self._chain.replace(self._chain.number_of(cleaned.base_offset), cleaned.source_count, segment)
+        segments = [Segment(self.directory, base_offset, size) for base_offset, size in cleaned.segments]
+        for segment in segments:
+            segment.is_sealed = True
+        self._chain.replace(self._chain.number_of(cleaned.base_offset), cleaned.source_count, segments)
         self._places.forget()
         self.swaps += 1
 

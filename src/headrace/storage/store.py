@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.runtime.disk import Disk
     from headrace.runtime.world import World
     from headrace.storage.compaction.choice import Mark
-    from headrace.storage.compaction.job import CleanedSegment
+    from headrace.storage.compaction.job import CleanedRun
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
     from headrace.storage.settings import LogSettings
@@ -305,8 +305,8 @@ class LogStore:
         if (rest := self._unsettled.get(log.log_id)) is not None:
             await self._end_swap(log, rest)
 
-    async def swap(self, log: PartitionLog, cleaned: CleanedSegment, cuts: int) -> bool:
-        """Put a cleaned segment in place; `cuts` tells how often the log had been truncated before it was read.
+    async def swap(self, log: PartitionLog, cleaned: CleanedRun, cuts: int) -> bool:
+        """Put cleaned segments in place; `cuts` tells how often the log had been truncated before it was read.
 
         False if the log has changed meanwhile, and what was cleaned was thrown away instead.
         """

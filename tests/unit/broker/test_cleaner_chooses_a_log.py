@@ -106,7 +106,7 @@ def test_a_swap_that_a_full_disk_held_up_is_ended_before_the_log_is_cleaned_agai
         table = TopicTable()
         table.add(served)
         cleaner = LogCleaner(table, store, InThread(world), lambda: DEFAULT_NODE_SETTINGS)
-        promise = f"{partition.log.directory}/{layout.swap_name(0, 2)}"
+        promise = f"{partition.log.directory}/{layout.swap_name((0, 2))}"
         device.fail(Operation.REMOVE, promise, code=errno.ENOSPC)
         await cleaner.clean_what_is_due()
         state = cleaner.states[partition.log_id]

@@ -20,7 +20,7 @@ from headrace.simulation.disk import SimulatedDisk
 from headrace.storage import layout
 from headrace.storage.compaction.choice import CompactionSettings
 from headrace.storage.compaction.cleaning import clean
-from headrace.storage.compaction.job import CleanedSegment
+from headrace.storage.compaction.job import CleanedRun
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.handles import Handles
 from headrace.storage.recovery import open_log
@@ -56,8 +56,8 @@ def cleaning_of(log: PartitionLog) -> Iterator[Event]:
     return clean(log.disk, cleaning_job(log, COMPACTION, found, now_ms=LATER_MS, key_map_bytes=PLENTY))
 
 
-def cleaned_of(log: PartitionLog) -> CleanedSegment:
-    (cleaned,) = [event for event in cleaning_of(log) if isinstance(event, CleanedSegment)]
+def cleaned_of(log: PartitionLog) -> CleanedRun:
+    (cleaned,) = [event for event in cleaning_of(log) if isinstance(event, CleanedRun)]
     return cleaned
 
 
@@ -87,10 +87,10 @@ async def with_a_swap_that_did_not_end(store: LogStore, device: Device) -> Parti
     log = await opened(store)
     write(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
     seal(log)
-    device.fail(Operation.REMOVE, f"{DIRECTORY}/{layout.swap_name(0, 3)}", code=errno.ENOSPC)
+    device.fail(Operation.REMOVE, f"{DIRECTORY}/{layout.swap_name((0, 3))}", code=errno.ENOSPC)
     with pytest.raises(Refusal):
         await store.swap(log, cleaned_of(log), log.cuts)
-    assert log.disk.exists(f"{DIRECTORY}/{layout.swap_name(0, 3)}")
+    assert log.disk.exists(f"{DIRECTORY}/{layout.swap_name((0, 3))}")
     return log
 
 
@@ -132,9 +132,9 @@ async def test_a_promise_is_gone_before_the_log_is_cleaned_again(store: LogStore
 async def test_while_the_disk_is_full_nothing_else_happens_to_the_log(store: LogStore, device: Device) -> None:
     log = await with_a_swap_that_did_not_end(store, device)
     for change in (lambda: store.truncate(log, 2), lambda: store.settle(log)):
-        device.fail(Operation.REMOVE, f"{DIRECTORY}/{layout.swap_name(0, 3)}", code=errno.ENOSPC)
+        device.fail(Operation.REMOVE, f"{DIRECTORY}/{layout.swap_name((0, 3))}", code=errno.ENOSPC)
         with pytest.raises(Refusal):
             await change()
     assert log.next_offset == 3
     await store.settle(log)
-    assert not log.disk.exists(f"{DIRECTORY}/{layout.swap_name(0, 3)}")
+    assert not log.disk.exists(f"{DIRECTORY}/{layout.swap_name((0, 3))}")
