@@ -28,7 +28,7 @@ from headrace.storage.producers import (
     save_snapshot,
 )
 from headrace.storage.scan import header_at
-from headrace.storage.segment import NO_SPACE, RELATIVE_OFFSET_MAX, Segment
+from headrace.storage.segment import NO_SPACE, Segment
 from headrace.storage.segment_check import SegmentSpan
 from headrace.wire.batches import CONTROL_BIT, LENGTH_OVERHEAD
 from headrace.wire.control import decode_marker
@@ -208,7 +208,7 @@ class PartitionLog:
     def _append_in_parts(self, views: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Append across segments: first write every part, and only if all are written publish them."""
         chain = self._chain
-        starts = rolling.split(headers, chain.active, self.settings)
+        starts = rolling.split(headers, chain.active, self.settings, self.next_offset)
         bounds = [0, *starts, len(headers)]
         written: list[tuple[Segment, Sequence[Buffer], Sequence[BatchHeader]]] = []
         fresh: list[Segment] = []
@@ -219,9 +219,8 @@ class PartitionLog:
                     continue  # nothing of it goes into the active segment
                 target = chain.active
                 if number:
-                    target = chain.create(
-                        _base_for(part, headers[first - 1].next_offset if first else self.next_offset)
-                    )
+                    end_offset = headers[first - 1].next_offset if first else self.next_offset
+                    target = chain.create(rolling.base_for(part[0], end_offset))
                     fresh.append(target)
                 chain.write(target, views[first:end], sum(header.size for header in part))
                 written.append((target, views[first:end], part))
@@ -621,8 +620,3 @@ class PartitionLog:
         for segment in segments:
             self._handles.close(segment)
         self.is_closed = True
-
-
-def _base_for(part: Sequence[BatchHeader], next_offset: int) -> int:
-    """Segments join without a gap, unless a gap in the offsets is too wide for the index."""
-    return next_offset if part[-1].last_offset - next_offset <= RELATIVE_OFFSET_MAX else part[0].base_offset

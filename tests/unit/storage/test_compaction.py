@@ -639,6 +639,35 @@ def test_a_log_that_is_cut_in_a_gap_ends_with_the_batch_before_it(simulated: Sim
     assert offsets_in(log) == [0, 1]
 
 
+def test_what_a_crash_took_from_the_end_of_a_segment_is_no_gap(simulated: SimulatedDisk) -> None:
+    """Else a replica would go on behind it, and never ask its leader for what is missing."""
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"), (b"a", b"2"))
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    write(log, (b"b", b"1"))
+    kept_bytes = log.segments[-1].size
+    lost = write(log, (b"c", b"1"))
+    log.roll()
+    write(log, (b"d", b"1"))
+    simulated.open(log.segments[-2].log_path).truncate(kept_bytes)  # a power cut may leave just that of it
+    log = reopened(log, recovery_point=lost, is_clean=False)
+    assert log.next_offset == lost
+    assert keys_in(log) == [(b"a", b"2"), (b"b", b"1")]
+
+
+def test_a_gap_too_wide_for_an_index_lies_between_two_segments(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"))
+    log.expect_gaps()
+    far = [log.next_offset + distance for distance in (2**31, 2**31 + 9, 2**32)]
+    append(log, *(encode_batch([(FIRST_MS, b"b", b"1", ())], base_offset=offset, leader_epoch=0) for offset in far))
+    assert [segment.base_offset for segment in log.segments] == [0, far[0], far[1] + 1]
+    for recovery_point in (0, log.next_offset):
+        log = reopened(log, recovery_point=recovery_point, is_clean=False)
+        assert offsets_in(log) == [0, *far]
+
+
 def test_who_reads_a_segment_knows_when_another_has_taken_its_name(simulated: SimulatedDisk) -> None:
     log = new_log(simulated, SETTINGS)
     for turn in range(3):
