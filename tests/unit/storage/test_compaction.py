@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
@@ -25,7 +26,7 @@ from headrace.storage.compaction.job import (
     encode_event,
 )
 from headrace.storage.compaction.key_map import SLOT_BYTES, KeyMap
-from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
+from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedSpan, LastEntry
 from headrace.storage.damage import DamagedLog, DamagedRange, UnreadableRecords
 from headrace.storage.handles import Handles
 from headrace.storage.recovery import open_log
@@ -691,6 +692,42 @@ def test_nothing_is_put_in_place_in_a_log_that_is_known_to_be_damaged(simulated:
     assert log.can_swap(cleaned)
     log.damage.add(DamagedRange(log.segments[0].log_path, 0, 0, 1, "a bit is wrong"))
     assert not log.can_swap(cleaned)
+
+
+# ---- memory
+
+
+def peak_bytes_of(log: PartitionLog) -> int:
+    """What a pass takes at most, given up or not."""
+    tracemalloc.start()
+    try:
+        with suppress(UnreadableRecords):
+            compact(log, now_ms=LATER_MS, key_map_bytes=SLOT_BYTES * 1000)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_batch_takes_memory_by_its_bytes_not_by_its_records(disk: Disk, codec: Codec) -> None:
+    log = new_log(disk, replace(SETTINGS, segment_bytes=1 << 30))
+    pairs: list[tuple[bytes, bytes | None]] = [(b"%d" % (number % 500), None) for number in range(10_000)]
+    append(log, encode_batch([(FIRST_MS, key, value, ()) for key, value in pairs], leader_epoch=0, codec=codec))
+    body_bytes = sum(len(key) + 10 for key, _ in pairs)
+    seal(log)
+    assert peak_bytes_of(log) < 8 * body_bytes, "so small are records that an object for each would take more"
+    assert len(keys_in(log)) == 500
+
+
+def test_a_batch_that_unfolds_too_far_is_given_up_in_time(disk: Disk) -> None:
+    """It was written before its topic was compacted: nobody had opened it."""
+    log = new_log(disk, replace(SETTINGS, segment_bytes=1 << 30))
+    append(log, encode_batch([(FIRST_MS, b"a", bytes(INFLATE_MAX + 1), ())], leader_epoch=0, codec=Codec.ZSTD))
+    seal(log)
+    assert log.size_bytes < 1 << 20
+    assert peak_bytes_of(log) < 1.1 * INFLATE_MAX
+    with pytest.raises(UnreadableRecords, match="unfolds to more"):
+        compact(log, now_ms=LATER_MS)
 
 
 # ---- the map, and the way through the pipe

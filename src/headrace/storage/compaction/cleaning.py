@@ -17,7 +17,7 @@ from headrace.storage.damage import DamagedLog, UnreadableRecords
 from headrace.storage.scan import is_plausible
 from headrace.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from headrace.wire.batches import HEADER_SIZE, CorruptBatch, crc_matches, read_header
-from headrace.wire.trimming import records_of, spans_of
+from headrace.wire.trimming import keys_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -82,11 +82,11 @@ def _fill(key_map: KeyMap, disk: Disk, job: CleaningJob) -> Generator[Event, Non
             if header.is_control or header.last_offset < job.first_dirty_offset or aborted.covers(header):
                 continue
             try:
-                for span in spans_of(header, records_of(batch, header, inflate_max=INFLATE_MAX)):
-                    if span.offset < job.first_dirty_offset or span.key is None:
+                for offset, key, _ in keys_of(header, records_of(batch, header, inflate_max=INFLATE_MAX)):
+                    if offset < job.first_dirty_offset or key is None:
                         continue
-                    if not key_map.put(span.key, span.offset):
-                        return span.offset
+                    if not key_map.put(key, offset):
+                        return offset
             except CorruptBatch as problem:
                 raise _unreadable(job.directory, source, position, header, problem) from problem
     return job.end_offset
