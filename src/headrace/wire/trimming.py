@@ -4,7 +4,7 @@ This is what compaction does to batches. A trimmed batch keeps its base offset a
 reader's place moves on over the gaps; a record that stays is copied as the bytes that it was.
 
 A batch may have millions of tiny records. None of them becomes an object that stays: they are looked at one by one,
-and a byte for each says whether it is kept. Walking is a hot loop over every record of a log.
+and a byte for each says whether it is kept. Why `keys_of` walks on its own is said at the top of `records.py`.
 """
 
 from __future__ import annotations
