@@ -16,7 +16,7 @@ from headrace.model.errors import Refusal
 from headrace.runtime.companions import CompanionEnded
 from headrace.runtime.tasks import Breather
 from headrace.storage.compaction.choice import NO_LAG_LIMIT, Mark
-from headrace.storage.compaction.job import CleanedSegment, Damaged, Failed, Finished, Worked
+from headrace.storage.compaction.job import CleanedRun, Damaged, Failed, Finished, Worked
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.damage import DamagedLog, UnreadableRecords
 
@@ -143,6 +143,12 @@ class LogCleaner:
 
     async def _clean(self, partition: Partition) -> bool:
         """One pass over one log. False if it came to nothing."""
+        state = self.states[partition.log_id]
+        try:
+            await self._store.settle(partition.log)
+        except Refusal as trouble:
+            _note_trouble(partition, state, trouble)
+            return False
         settings = partition.log.settings.compaction
         if settings is None or partition.log.is_closed:
             return False
@@ -150,7 +156,6 @@ class LogCleaner:
         dirtiness = self._look_at(partition, settings)
         if dirtiness is None or not dirtiness.is_due:
             return False
-        state = self.states[partition.log_id]
         began_s = self._clock.monotonic_s()
         saved_before = state.saved_bytes
         try:
@@ -170,9 +175,7 @@ class LogCleaner:
             partition.met(damage)
             return False
         except (Refusal, CompanionEnded, OSError, ValueError) as trouble:
-            state.errors += 1
-            state.error = str(trouble)
-            log.warning("%s was not compacted, and will be tried again: %s", partition.name, trouble)
+            _note_trouble(partition, state, trouble)
             return False
         if finished is None:
             return False  # it was cut or removed meanwhile
@@ -200,8 +203,8 @@ class LogCleaner:
                     case Worked():
                         if partition_log.is_closed or partition_log.cuts != cuts:
                             return None
-                    case CleanedSegment():
-                        if partition_log.cuts != cuts or not await self._store.swap(partition_log, event):
+                    case CleanedRun():
+                        if not await self._store.swap(partition_log, event, cuts):
                             return None
                         state.saved_bytes += job.size_between(event.base_offset, event.end_offset) - event.size
                     case Damaged():
@@ -223,6 +226,12 @@ def _roll_if_late(partition_log: PartitionLog, settings: CompactionSettings, now
             partition_log.roll()
         except Refusal:
             log.debug("no room for a new segment of %s; it is rolled later", partition_log)
+
+
+def _note_trouble(partition: Partition, state: CleaningState, trouble: Exception) -> None:
+    state.errors += 1
+    state.error = str(trouble)
+    log.warning("%s was not compacted, and will be tried again: %s", partition.name, trouble)
 
 
 def _stop(partition: Partition, state: CleaningState, damage: str) -> None:

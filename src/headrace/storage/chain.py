@@ -161,12 +161,12 @@ class Chain:
                 raise DiskFailure(f"the disk refused to cut {segment.log_path}: {error}") from error
         segment.rebuild_indexes(file, index_interval_bytes)
 
-    def replace(self, number: int, count: int, segment: Segment) -> None:
-        """A cleaned segment takes the place of `count` sealed ones. Who reads the old files reads on."""
+    def replace(self, number: int, count: int, cleaned: Sequence[Segment]) -> None:
+        """Cleaned segments take the place of `count` sealed ones. Who reads the old files reads on."""
         for old in self.segments[number : number + count]:
             self._forget(old)
             self._handles.close(old)
-        self.segments[number : number + count] = [segment]
+        self.segments[number : number + count] = cleaned
 
     def drop_first(self) -> Segment:
         """Take the oldest segment out of the chain. Its files stay."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headrace.model.names import LogId, topic_id_from_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TOPICS = "topics"
 DELETED = ".deleted"
@@ -22,7 +27,8 @@ CUT = ".log.cut"
 CLEANED = ".cleaned"
 """Added to the name of a segment's file that compaction wrote anew, until it takes its place."""
 SWAP = ".swap"
-"""An empty file `base-end.swap`: the cleaned segment replaces all of them from `base` up to `end`, whatever happens."""
+"""An empty file `base-end.swap`: the cleaned segment replaces all of them from `base` up to `end`, whatever happens.
+`base-next-end.swap` if there are two, and so on."""
 
 COMPACTED = "compacted"
 """How far the log is cleaned. If it is there, offsets may be missing."""
@@ -31,6 +37,7 @@ NAME = "partition.name"
 DRAFT = ".tmp"
 
 OFFSET_DIGITS = 20
+SWAP_PARTS_MAX = 10  # more offsets do not fit into a file's name, which has 255 bytes
 
 
 def directory_of(log_id: LogId) -> str:
@@ -61,13 +68,16 @@ def offset_in(file_name: str, ending: str) -> int | None:
     return int(digits)
 
 
-def swap_name(base_offset: int, end_offset: int) -> str:
-    return f"{base_offset:0{OFFSET_DIGITS}d}-{end_offset:0{OFFSET_DIGITS}d}{SWAP}"
+def swap_name(bounds: Sequence[int]) -> str:
+    """For segments that begin at each of the bounds but the last, where the last of them ends (exclusive)."""
+    return "-".join(f"{offset:0{OFFSET_DIGITS}d}" for offset in bounds) + SWAP
 
 
-def offsets_in_swap(file_name: str) -> tuple[int, int] | None:
-    """Base and end in the name of a swap, or None if it is not such a name."""
-    base, _, end = file_name.removesuffix(SWAP).partition("-")
-    if file_name.endswith(SWAP) and all(len(part) == OFFSET_DIGITS and part.isdecimal() for part in (base, end)):
-        return int(base), int(end)
-    return None
+def bounds_in_swap(file_name: str) -> tuple[int, ...] | None:
+    """The offsets in the name of a swap, or None if it is not such a name."""
+    parts = file_name.removesuffix(SWAP).split("-")
+    if not file_name.endswith(SWAP) or len(parts) < 2:
+        return None
+    if not all(len(part) == OFFSET_DIGITS and part.isdecimal() for part in parts):
+        return None
+    return tuple(map(int, parts))

@@ -28,7 +28,7 @@ from headrace.storage.producers import (
     save_snapshot,
 )
 from headrace.storage.scan import header_at
-from headrace.storage.segment import NO_SPACE, RELATIVE_OFFSET_MAX, Segment
+from headrace.storage.segment import NO_SPACE, Segment
 from headrace.storage.segment_check import SegmentSpan
 from headrace.wire.batches import CONTROL_BIT, LENGTH_OVERHEAD
 from headrace.wire.control import decode_marker
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headrace.runtime.disk import Disk
     from headrace.storage.aborted import AbortedTransaction
     from headrace.storage.compaction.choice import Mark
-    from headrace.storage.compaction.job import CleanedSegment
+    from headrace.storage.compaction.job import CleanedRun
     from headrace.storage.epochs import LeaderEpochs
     from headrace.storage.handles import Handles
     from headrace.storage.lookups import FoundRecord
@@ -208,7 +208,7 @@ class PartitionLog:
     def _append_in_parts(self, views: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Append across segments: first write every part, and only if all are written publish them."""
         chain = self._chain
-        starts = rolling.split(headers, chain.active, self.settings)
+        starts = rolling.split(headers, chain.active, self.settings, self.next_offset)
         bounds = [0, *starts, len(headers)]
         written: list[tuple[Segment, Sequence[Buffer], Sequence[BatchHeader]]] = []
         fresh: list[Segment] = []
@@ -219,9 +219,8 @@ class PartitionLog:
                     continue  # nothing of it goes into the active segment
                 target = chain.active
                 if number:
-                    target = chain.create(
-                        _base_for(part, headers[first - 1].next_offset if first else self.next_offset)
-                    )
+                    end_offset = headers[first - 1].next_offset if first else self.next_offset
+                    target = chain.create(rolling.base_for(part[0], end_offset))
                     fresh.append(target)
                 chain.write(target, views[first:end], sum(header.size for header in part))
                 written.append((target, views[first:end], part))
@@ -506,8 +505,8 @@ class PartitionLog:
         """The time of the first batch that can only be compacted after a roll; -1 if there is none."""
         return self._chain.active.first_timestamp if self._chain.active.size else -1
 
-    def can_swap(self, cleaned: CleanedSegment) -> bool:
-        """False if the segments that it was made from are not all here any more, or the log is known to be damaged."""
+    def can_swap(self, cleaned: CleanedRun) -> bool:
+        """False if not all that they were made from is here any more, or the log is known to be damaged."""
         chain = self._chain
         number = chain.number_of(cleaned.base_offset)
         last = number + cleaned.source_count - 1
@@ -519,16 +518,17 @@ class PartitionLog:
             and chain.end_of(last, self.next_offset) == cleaned.end_offset
         )
 
-    def swap(self, cleaned: CleanedSegment) -> None:
-        """Put a cleaned segment in place of those that it was made from: on disk and in memory, in one turn."""
-        assert self.can_swap(cleaned), "a cleaned segment would replace others than it was made from"
+    def swap(self, cleaned: CleanedRun) -> None:
+        """Put cleaned segments in place of those that they were made from: on disk and in memory, in one turn."""
+        assert self.can_swap(cleaned), "cleaned segments would replace others than they were made from"
         try:
             take_place(self.disk, self.directory, cleaned)
         except OSError as error:
             raise DiskFailure(f"the disk refused to put {self.directory}/{cleaned} in place: {error}") from error
-        segment = Segment(self.directory, cleaned.base_offset, cleaned.size)
-        segment.is_sealed = True
-        self._chain.replace(self._chain.number_of(cleaned.base_offset), cleaned.source_count, segment)
+        segments = [Segment(self.directory, base_offset, size) for base_offset, size in cleaned.segments]
+        for segment in segments:
+            segment.is_sealed = True
+        self._chain.replace(self._chain.number_of(cleaned.base_offset), cleaned.source_count, segments)
         self._places.forget()
         self.swaps += 1
 
@@ -620,8 +620,3 @@ class PartitionLog:
         for segment in segments:
             self._handles.close(segment)
         self.is_closed = True
-
-
-def _base_for(part: Sequence[BatchHeader], next_offset: int) -> int:
-    """Segments join without a gap, unless a gap in the offsets is too wide for the index."""
-    return next_offset if part[-1].last_offset - next_offset <= RELATIVE_OFFSET_MAX else part[0].base_offset

@@ -30,6 +30,7 @@ from headrace.storage.producers import (
     replay_producers,
     save_snapshot,
 )
+from headrace.storage.rolling import is_too_wide
 from headrace.storage.scan import header_at, headers_from
 from headrace.storage.segment import BadIndex, Segment
 from headrace.storage.verify import CHUNK_BYTES, BadBatch, checked_batches, find_valid_batch, is_lost_write
@@ -316,8 +317,19 @@ class _Recovery:
         return next_offset
 
     def _joins(self, next_offset: int, follower: Segment) -> bool:
-        gap = follower.base_offset - next_offset
-        return gap == 0 or (gap > 0 and self._may_have_gaps)
+        """Whether nothing is missing between two segments.
+
+        Compaction leaves every segment its end, so that gaps lie inside. One at the joint, unless it is too wide for an
+        index, is what a crash took from the end of the first.
+        """
+        if follower.base_offset <= next_offset or not self._may_have_gaps:
+            return follower.base_offset == next_offset
+        file = self.disk.open(follower.log_path)
+        try:
+            first = header_at(file, 0, follower.size)
+        finally:
+            file.close()
+        return first is not None and is_too_wide(first, next_offset)
 
     def _check(self, segment: Segment, follower: Segment | None) -> tuple[int, BadBatch | None]:
         """Where the good part of a segment ends, and what follows it, if that is bad."""

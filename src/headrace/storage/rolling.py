@@ -38,7 +38,17 @@ def is_index_full(segment: Segment, settings: LogSettings) -> bool:
     )
 
 
-def split(headers: Sequence[BatchHeader], active: Segment, settings: LogSettings) -> list[int]:
+def base_for(first: BatchHeader, next_offset: int) -> int:
+    """Where a segment begins that has this first batch, in a log that ends at `next_offset`: they join without a gap,
+    unless one is too wide for the index. So a start can tell what compaction left out from what a crash took."""
+    return first.base_offset if is_too_wide(first, next_offset) else next_offset
+
+
+def is_too_wide(first: BatchHeader, next_offset: int) -> bool:
+    return first.last_offset - next_offset > RELATIVE_OFFSET_MAX
+
+
+def split(headers: Sequence[BatchHeader], active: Segment, settings: LogSettings, next_offset: int) -> list[int]:
     """Where new segments begin: each number is that of the first batch that goes into another one."""
     starts: list[int] = []
     size, base_offset, first_timestamp = active.size, active.base_offset, active.first_timestamp
@@ -50,8 +60,9 @@ def split(headers: Sequence[BatchHeader], active: Segment, settings: LogSettings
         )
         if is_full or is_over or header.last_offset - base_offset > RELATIVE_OFFSET_MAX:
             starts.append(number)
-            size, base_offset, is_full = 0, header.base_offset, False
+            size, base_offset, is_full = 0, base_for(header, next_offset), False
         if size == 0:
             first_timestamp = header.max_timestamp
         size += header.size
+        next_offset = header.next_offset
     return starts

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.runtime.disk import Disk
     from headrace.runtime.world import World
     from headrace.storage.compaction.choice import Mark
-    from headrace.storage.compaction.job import CleanedSegment
+    from headrace.storage.compaction.job import CleanedRun
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
     from headrace.storage.settings import LogSettings
@@ -65,6 +65,8 @@ class LogStore:
         self._checkpointing = asyncio.Lock()
         self._rewriting = asyncio.Lock()
         """Held while a log's files change under it: no cut may come between the steps of a swap."""
+        self._unsettled: dict[LogId, Callable[[], None]] = {}
+        """The rest of a swap that a full disk did not let end. Until it does, a start would do it again."""
 
     # Life
 
@@ -199,6 +201,7 @@ class LogStore:
         if log is not None:
             log.close(is_clean=False)
         self._unopened.pop(log_id, None)
+        self._unsettled.pop(log_id, None)
         self._recovery_points.pop(log_id, None)
         self._start_offsets.pop(log_id, None)
 
@@ -275,6 +278,7 @@ class LogStore:
         Nothing may be written to the log until this returns. `on_cut` is called in the moment that it ends elsewhere.
         """
         async with self._rewriting, self._checkpointing:
+            await self._settle(log)
             end_offset = log.end_if_cut(offset)
             if log.mark is not None and log.mark.clean_end_offset > end_offset:
                 await self._store_mark(log, log.mark._replace(clean_end_offset=end_offset))
@@ -291,22 +295,50 @@ class LogStore:
 
     # Compaction
 
-    async def swap(self, log: PartitionLog, cleaned: CleanedSegment) -> bool:
-        """Put a cleaned segment in place. False if the log has changed meanwhile, and it was thrown away instead."""
-        run, disk, directory = self.world.threads.run, self.world.disk, log.directory
+    async def settle(self, log: PartitionLog) -> None:
+        """End what a full disk has left of a swap, before anything is written beside the log that a start could take
+        for a part of it. Refusal while there is still no room."""
+        async with self._rewriting:
+            await self._settle(log)
+
+    async def _settle(self, log: PartitionLog) -> None:
+        if (rest := self._unsettled.get(log.log_id)) is not None:
+            await self._end_swap(log, rest)
+
+    async def swap(self, log: PartitionLog, cleaned: CleanedRun, cuts: int) -> bool:
+        """Put cleaned segments in place; `cuts` tells how often the log had been truncated before it was read.
+
+        False if the log has changed meanwhile, and what was cleaned was thrown away instead.
+        """
+        disk, directory = self.world.disk, log.directory
+        discard = partial(swap.discard, disk, directory, cleaned)
         async with self._rewriting:
             if log.is_closed:
                 return False  # and its directory is gone
-            if log.can_swap(cleaned):
+            is_wanted = log.cuts == cuts and log.can_swap(cleaned)
+            if is_wanted:
                 if log.mark is None:
                     await self._store_mark(log, NOTHING_CLEAN)
-                await run(partial(_promise, disk, directory, cleaned))
-            if not log.can_swap(cleaned):
-                await run(partial(_on_disk, partial(swap.discard, disk, directory, cleaned)))
+                try:
+                    await self._change(partial(swap.promise, disk, directory, cleaned))
+                except Refusal:
+                    await self._end_swap(log, discard)  # the cleaned files take up room
+                    raise
+                is_wanted = log.can_swap(cleaned)
+            if not is_wanted:
+                await self._end_swap(log, discard)
                 return False
             log.swap(cleaned)
-            await run(partial(_on_disk, partial(swap.conclude, disk, directory, cleaned)))
+            await self._end_swap(log, partial(swap.conclude, disk, directory, cleaned))
             return True
+
+    async def _end_swap(self, log: PartitionLog, rest: Callable[[], None]) -> None:
+        self._unsettled[log.log_id] = rest
+        await self._change(rest)
+        self._unsettled.pop(log.log_id, None)
+
+    async def _change(self, step: Callable[[], None]) -> None:
+        await self.world.threads.run(partial(_on_disk, step))
 
     async def note_clean(self, log: PartitionLog, mark: Mark, cuts: int) -> None:
         """The log is clean as far as that; `cuts` tells how often it had been truncated when that was found."""
@@ -315,7 +347,7 @@ class LogStore:
                 await self._store_mark(log, mark)
 
     async def _store_mark(self, log: PartitionLog, mark: Mark) -> None:
-        await self.world.threads.run(partial(_on_disk, partial(store_mark, self.world.disk, log.directory, mark)))
+        await self._change(partial(store_mark, self.world.disk, log.directory, mark))
         log.mark = mark
 
     # Checkpoints
@@ -375,15 +407,6 @@ class LogStore:
     async def _write(self, path: str, content: bytes) -> bool:
         """Replace a file durably; False if the disk is full, and the old one still stands."""
         return await self.world.threads.run(partial(_replace_file, self.world.disk, path, content))
-
-
-def _promise(disk: Disk, directory: str, cleaned: CleanedSegment) -> None:
-    """On a full disk the cleaned files go again: they take up room."""
-    try:
-        _on_disk(partial(swap.promise, disk, directory, cleaned))
-    except Refusal:
-        _on_disk(partial(swap.discard, disk, directory, cleaned))
-        raise
 
 
 def _on_disk(step: Callable[[], None]) -> None:

@@ -162,6 +162,7 @@ def _inflate_growing(inflate_into: Callable[[Buffer, bytearray], int], stream: B
         except DecompressionError as damage:
             if "write whole buffer" not in str(damage):  # the only sign cramjam gives that the buffer was too small
                 raise CorruptBatch(f"the compressed stream is damaged: {damage}") from damage
+        del inflated  # before a larger one is made, not after
         if size == inflate_max:
             raise _too_large(inflate_max)
         size = min(inflate_max, size * GROWTH)

@@ -4,6 +4,10 @@ Opening a batch costs far more than passing it on, so only features that need si
 nothing: whatever is wrong with the bytes comes out as `CorruptBatch`, with a sentence that says where.
 
 Both directions are hot loops in plain Python. One-byte varints, nearly all there are, are handled inline.
+
+Records are walked in three places, on purpose: `decode_records` for all that is in one, `keys_and_values` for who loads
+a log, `trimming.keys_of` for who compacts one. Each takes out only what it needs; a walk that they shared would cost
+the fastest of them a third of its speed. They agree on the format: what is changed in one belongs into all three.
 """
 
 from __future__ import annotations
@@ -85,7 +89,10 @@ def decode_records(batch: Buffer, *, inflate_max: int) -> Iterator[Record]:
 
 
 def keys_and_values(batch: Buffer, *, inflate_max: int) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Of every record of one whole batch, faster than `decode_records` by a third: for who has a whole log to load."""
+    """Of every record of one whole batch, faster than `decode_records` by a third: for who has a whole log to load.
+
+    One of the three walks that the top of this file speaks of.
+    """
     header, body = open_batch(batch, inflate_max=inflate_max)
     position = 0
     try:
@@ -129,6 +136,7 @@ def open_batch(batch: Buffer, *, inflate_max: int) -> tuple[BatchHeader, bytes]:
 
 
 def _iterate(header: BatchHeader, body: bytes) -> Iterator[Record]:
+    """One of the three walks that the top of this file speaks of."""
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     last_offset_delta = header.last_offset_delta

@@ -3,12 +3,13 @@
 This is what compaction does to batches. A trimmed batch keeps its base offset and its last offset delta, so that a
 reader's place moves on over the gaps; a record that stays is copied as the bytes that it was.
 
-Walking is a hot loop over every record of a log: keys are cut out, values and headers are passed over.
+A batch may have millions of tiny records. None of them becomes an object that stays: they are looked at one by one,
+and a byte for each says whether it is kept. Why `keys_of` walks on its own is said at the top of `records.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from headrace.wire.batches import (
     COMPRESSION_MASK,
@@ -30,25 +31,7 @@ if TYPE_CHECKING:
     from headrace.wire.batches import BatchHeader
 
 
-class RecordSpan(NamedTuple):
-    """Where a record lies in the bytes of its batch's records, and what compaction has to know of it."""
-
-    start: int
-    end: int
-    offset: int
-    key: bytes | None
-    is_tombstone: bool
-    """True if it has no value: it deletes its key."""
-    timestamp_delta: int
-    deltas_start: int
-    """Where the timestamp delta begins; the record's attributes, one byte, stand before it."""
-    rest_start: int
-    """What follows the timestamp delta."""
-
-
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1  # what 64 bits hold
-
-_new = tuple.__new__  # half the time of the named tuple's own constructor, once for every record
 
 
 def records_of(batch: memoryview, header: BatchHeader, *, inflate_max: int) -> bytes:
@@ -59,27 +42,25 @@ def records_of(batch: memoryview, header: BatchHeader, *, inflate_max: int) -> b
     return body
 
 
-def spans_of(header: BatchHeader, body: bytes) -> Iterator[RecordSpan]:
-    """Every record of a batch, in order. CorruptBatch if the bytes are none."""
+def keys_of(header: BatchHeader, body: bytes) -> Iterator[tuple[int, bytes | None, bool]]:
+    """Offset and key of every record of a batch, in order, and whether it is a tombstone: then it has no value, and
+    deletes its key. CorruptBatch if the bytes are none."""
     base_offset = header.base_offset
     position = 0
     previous_delta = -1
     index = 0
     try:
         for index in range(header.record_count):
-            start = position
             if (byte := body[position]) < 0x80:
                 length, position = ONE_BYTE[byte], position + 1
             else:
                 length, position = read_varint(body, position)
             end = position + length
             position += 1  # the record's attributes, which mean nothing yet
-            deltas_start = position
-            if (byte := body[position]) < 0x80:
-                timestamp_delta, position = ONE_BYTE[byte], position + 1
+            if body[position] < 0x80:
+                position += 1
             else:
-                timestamp_delta, position = read_varint(body, position, VARLONG_BYTES_MAX)
-            rest_start = position
+                _, position = read_varint(body, position, VARLONG_BYTES_MAX)  # the time
             if (byte := body[position]) < 0x80:
                 offset_delta, position = ONE_BYTE[byte], position + 1
             else:
@@ -98,19 +79,7 @@ def spans_of(header: BatchHeader, body: bytes) -> Iterator[RecordSpan]:
             if key_size < -1 or value_size < -1 or not position + max(0, value_size) < end <= len(body):
                 raise CorruptBatch(f"record {index} has {length} bytes; its key and value do not fit in there")
             previous_delta = offset_delta
-            yield _new(
-                RecordSpan,
-                (
-                    start,
-                    end,
-                    base_offset + offset_delta,
-                    key,
-                    value_size < 0,
-                    timestamp_delta,
-                    deltas_start,
-                    rest_start,
-                ),
-            )
+            yield base_offset + offset_delta, key, value_size < 0
             position = end
     except (IndexError, ValueError) as damage:
         raise CorruptBatch(f"record {index} cannot be read: {damage}") from damage
@@ -119,22 +88,22 @@ def spans_of(header: BatchHeader, body: bytes) -> Iterator[RecordSpan]:
 
 
 def trim_batch(
-    header: BatchHeader, body: bytes, kept: Sequence[RecordSpan], *, delete_horizon_ms: int | None = None
+    header: BatchHeader, body: bytes, is_kept: Sequence[int], *, delete_horizon_ms: int | None = None
 ) -> bytearray:
-    """The batch with only the records in `kept`, of which there is at least one, in its own codec.
+    """The batch with only those records that `is_kept` has a 1 for, at least one, in its own codec.
 
     A delete horizon, if one is given, takes the place of the base timestamp, and the records' deltas count from there.
+    `keys_of` has found the records to be in order.
     """
     base_timestamp, attributes = header.base_timestamp, header.attributes
     if delete_horizon_ms is None:
-        records = b"".join([body[span.start : span.end] for span in kept])
+        records, newest_delta = _copied(body, is_kept)
     else:
-        shift = base_timestamp - delete_horizon_ms
-        records = b"".join([_moved(body, span, shift) for span in kept])
+        records, newest_delta = _moved(body, is_kept, base_timestamp - delete_horizon_ms)
         base_timestamp, attributes = delete_horizon_ms, attributes | DELETE_HORIZON_BIT
     max_timestamp = header.max_timestamp
     if not header.is_log_append_time:
-        max_timestamp = _within_64_bits(header.base_timestamp + max(span.timestamp_delta for span in kept))
+        max_timestamp = _within_64_bits(header.base_timestamp + newest_delta)
     batch = bytearray(HEADER_SIZE)
     batch += compress(Codec(header.codec), records)
     trimmed = header._replace(
@@ -142,7 +111,7 @@ def trim_batch(
         attributes=attributes,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
-        record_count=len(kept),
+        record_count=sum(is_kept),
     )
     return _sealed(trimmed, batch)
 
@@ -156,19 +125,53 @@ def empty_batch(header: BatchHeader) -> bytearray:
     return _sealed(emptied, bytearray(HEADER_SIZE))
 
 
-def _moved(body: bytes, span: RecordSpan, shift: int) -> bytes:
-    """The record with another distance from its batch's base timestamp.
+def _copied(body: bytes, is_kept: Sequence[int]) -> tuple[bytearray, int]:
+    """The records that stay, run by run, and the latest of their timestamp deltas."""
+    records = bytearray()
+    view = memoryview(body)
+    position = run_start = 0
+    newest_delta = TIME_MIN
+    for stays in is_kept:
+        start = position
+        length, position = read_varint(body, position)
+        if stays:
+            delta, _ = read_varint(body, position + 1, VARLONG_BYTES_MAX)
+            if delta > newest_delta:  # noqa: PLR1730 - max() costs three times as much, per record
+                newest_delta = delta
+        else:
+            if run_start < start:
+                records += view[run_start:start]
+            run_start = position + length
+        position += length
+    records += view[run_start:position]
+    return records, newest_delta
+
+
+def _moved(body: bytes, is_kept: Sequence[int], shift: int) -> tuple[bytearray, int]:
+    """The same with other distances from the batch's base timestamp.
 
     A producer may send any time. One so long ago that the distance has no room comes as near to it as it can.
     """
-    record = b"".join(
-        (
-            body[span.deltas_start - 1 : span.deltas_start],
-            encode_varint(_within_64_bits(span.timestamp_delta + shift)),
-            body[span.rest_start : span.end],
-        )
-    )
-    return encode_varint(len(record)) + record
+    records = bytearray()
+    view = memoryview(body)
+    position = 0
+    newest_delta = TIME_MIN
+    last_delta, moved = 0, encode_varint(_within_64_bits(shift))
+    for stays in is_kept:
+        length, position = read_varint(body, position)
+        end = position + length
+        if stays:
+            delta, rest_start = read_varint(body, position + 1, VARLONG_BYTES_MAX)
+            if delta != last_delta:  # records of one batch often have the same time
+                last_delta, moved = delta, encode_varint(_within_64_bits(delta + shift))
+            if delta > newest_delta:  # noqa: PLR1730 - max() costs three times as much, per record
+                newest_delta = delta
+            records += encode_varint(1 + len(moved) + end - rest_start)
+            records += view[position : position + 1]  # the record's attributes
+            records += moved
+            records += view[rest_start:end]
+        position = end
+    return records, newest_delta
 
 
 def _within_64_bits(time_ms: int) -> int:

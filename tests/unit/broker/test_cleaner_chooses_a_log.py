@@ -1,9 +1,12 @@
-"""The cleaner looks at one log after the other, and gives way between them. What it chose may have changed by then."""
+"""The cleaner looks at one log after the other, and gives way between them. What it chose may have changed by then, or
+may wait for something else to end first."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING
 
 from headrace.broker.appending import AppendStage
@@ -21,6 +24,9 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
+from headrace.simulation.device import Device, Operation
+from headrace.simulation.disk import SimulatedDisk
+from headrace.storage import layout
 from headrace.storage.compaction.workers import InThread
 from headrace.storage.store import LogStore
 from headrace.wire.records import encode_batch
@@ -83,5 +89,36 @@ def test_a_log_that_lost_its_segments_since_it_was_chosen_is_left_alone(tmp_path
         assert [cleaner.states[partition.log_id].passes for partition in (first, second)] == [0, 1]
         await store.close()
         disk.close()
+
+    asyncio.run(main())
+
+
+def test_a_swap_that_a_full_disk_held_up_is_ended_before_the_log_is_cleaned_again() -> None:
+    async def main() -> None:
+        device = Device(Random(1))
+        disk = SimulatedDisk(device)
+        world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads())
+        store = LogStore(world, on_flushed=lambda _: None)
+        await store.start()
+        partition = await _partition(world, store, 0)
+        served = ServedTopic(TOPIC_ID, "orders")
+        served.partitions.append(partition)
+        table = TopicTable()
+        table.add(served)
+        cleaner = LogCleaner(table, store, InThread(world), lambda: DEFAULT_NODE_SETTINGS)
+        promise = f"{partition.log.directory}/{layout.swap_name((0, 2))}"
+        device.fail(Operation.REMOVE, promise, code=errno.ENOSPC)
+        await cleaner.clean_what_is_due()
+        state = cleaner.states[partition.log_id]
+        assert (state.passes, state.errors, disk.exists(promise)) == (0, 1, True)
+
+        def watch(operation: Operation, path: str) -> None:
+            if operation is Operation.CREATE and path.endswith(layout.CLEANED):
+                assert not disk.exists(promise), "a start would take the new file for what was promised"
+
+        device.watch(watch)
+        await cleaner.clean_what_is_due()
+        assert (state.passes, state.errors) == (1, 1)
+        await store.close()
 
     asyncio.run(main())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.storage.compaction import swap
 from headrace.storage.compaction.choice import CompactionSettings, Mark
 from headrace.storage.compaction.cleaning import clean
-from headrace.storage.compaction.job import CleanedSegment, Finished
+from headrace.storage.compaction.job import CleanedRun, Finished
 from headrace.storage.compaction.mark import NOTHING_CLEAN, store_mark
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.wire.records import Record, control_type, decode_records
@@ -59,7 +59,7 @@ def compact(
     disk, directory = log.disk, log.directory
     finished = None
     for event in clean(disk, cleaning_job(log, settings, found, now_ms=now_ms, key_map_bytes=key_map_bytes)):
-        if isinstance(event, CleanedSegment):
+        if isinstance(event, CleanedRun):
             if log.mark is None:
                 store_mark(disk, directory, NOTHING_CLEAN)
                 log.mark = NOTHING_CLEAN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
@@ -15,9 +16,17 @@ from headrace.simulation.device import Device, Operation
 from headrace.simulation.disk import SimulatedDisk
 from headrace.storage import layout
 from headrace.storage.compaction.choice import CompactionSettings, Mark, SealedSegment, assess
-from headrace.storage.compaction.job import CleanedSegment, CleaningJob, Damaged, Source, decode_event, encode_event
+from headrace.storage.compaction.job import (
+    CleanedRun,
+    CleaningJob,
+    Damaged,
+    NewSegment,
+    Source,
+    decode_event,
+    encode_event,
+)
 from headrace.storage.compaction.key_map import SLOT_BYTES, KeyMap
-from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
+from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedSpan, LastEntry
 from headrace.storage.damage import DamagedLog, DamagedRange, UnreadableRecords
 from headrace.storage.handles import Handles
 from headrace.storage.recovery import open_log
@@ -346,6 +355,44 @@ def test_small_segments_become_one(simulated: SimulatedDisk) -> None:
     assert log.end_if_cut(200) == 200
 
 
+def test_what_outgrows_its_segment_goes_on_in_another(simulated: SimulatedDisk) -> None:
+    """The time until which tombstones are kept is far from theirs, and takes room in every record."""
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"last", b"1"))
+    while len(log.segments) < 4:
+        write(log, *((b"gone %d" % (log.next_offset + number), None) for number in range(4)))
+    write(log, (b"last", b"2"))
+    seal(log)
+    records, sources = records_in(log)[1:], log.segments
+    compact(log, now_ms=LATER_MS, delete_retention_ms=1 << 40)
+    assert records_in(log) == records
+    assert sum(segment.size for segment in log.segments) > sum(segment.size for segment in sources)
+    assert max(segment.size for segment in log.segments) <= SETTINGS.segment_bytes
+    assert len(log.segments) > len(sources)
+    for again in (log, reopened(log), reopened(log, recovery_point=0, is_clean=False)):
+        assert records_in(again) == records
+        for record in records:
+            assert again.find_timestamp(record.timestamp) is not None
+            assert held(again, record.offset)[0].records[-1].offset >= record.offset
+    compact(again, now_ms=LATER_MS + (1 << 40))
+    assert keys_in(again) == [(b"last", b"2")]
+
+
+def test_a_pass_that_would_multiply_a_log_is_given_up(
+    simulated: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The promise has room for so many segments only. Here, to have it soon, for one."""
+    monkeypatch.setattr(layout, "SWAP_PARTS_MAX", 1)
+    log = new_log(simulated, SETTINGS)
+    while len(log.segments) < 2:
+        write(log, *((b"gone %d" % (log.next_offset + number), None) for number in range(4)))
+    seal(log)
+    files = simulated.list(DIRECTORY)
+    with pytest.raises(UnreadableRecords, match="more than 1 segments"):
+        compact(log, now_ms=LATER_MS, delete_retention_ms=1 << 40)
+    assert simulated.list(DIRECTORY) == files
+
+
 def test_a_second_pass_changes_nothing(simulated: SimulatedDisk) -> None:
     log = new_log(simulated, SETTINGS)
     for number in range(100):
@@ -424,22 +471,27 @@ class LightsOut(BaseException):
 
 
 @pytest.mark.parametrize("is_power_cut", [True, False])
-def test_a_crash_at_every_step_loses_nothing_and_brings_nothing_back(is_power_cut: bool) -> None:
+@pytest.mark.parametrize("is_growing", [False, True])
+def test_a_crash_at_every_step_loses_nothing_and_brings_nothing_back(is_growing: bool, is_power_cut: bool) -> None:
     step = 0
-    while _crash_at(step, is_power_cut=is_power_cut):
+    while _crash_at(step, is_growing=is_growing, is_power_cut=is_power_cut):
         step += 1
     assert step > 30, "there are more steps than that in a compaction"
 
 
-def _crash_at(step: int, *, is_power_cut: bool) -> bool:
+def _crash_at(step: int, *, is_growing: bool, is_power_cut: bool) -> bool:
     """False once compaction ended before the step was reached."""
     device = Device(Random(step))
     log = new_log(SimulatedDisk(device), SETTINGS)
     expected = {b"key %d" % number: b"%d" % (number + 24) for number in range(1, 8)}
-    for number in range(32):
+    for number in range(24 if is_growing else 0, 32):
         write(log, (b"key %d" % (number % 8), b"%d" % number))
     write(log, (b"key 0", None))
+    for number in range(9 if is_growing else 0):
+        write(log, *((b"gone %d" % (number * 4 + turn), None) for turn in range(4)))
     seal(log)
+    sources = log.segments
+    retention_ms = 1 << 40 if is_growing else 10  # a time so far away takes room in every record
     left = step
 
     def watch(operation: Operation, path: str) -> None:
@@ -453,8 +505,9 @@ def _crash_at(step: int, *, is_power_cut: bool) -> bool:
     device.watch(watch)
     is_crashed = False
     try:
-        compact(log, now_ms=LATER_MS, delete_retention_ms=10)
-        compact(log, now_ms=LATER_MS + 10, delete_retention_ms=10)  # takes the tombstone away
+        compact(log, now_ms=LATER_MS, delete_retention_ms=retention_ms)
+        assert not is_growing or {one.base_offset for one in log.segments} - {one.base_offset for one in sources}
+        compact(log, now_ms=LATER_MS + retention_ms, delete_retention_ms=10)  # takes the tombstones away
     except LightsOut:
         is_crashed = True
     device.unwatch(watch)
@@ -468,8 +521,8 @@ def _crash_at(step: int, *, is_power_cut: bool) -> bool:
         assert opened.next_offset == log.next_offset
         if is_power_cut:
             device.power_cut()
-    compact(opened, now_ms=LATER_MS + 30, delete_retention_ms=0)
-    compact(opened, now_ms=LATER_MS + 30, delete_retention_ms=0)
+    compact(opened, now_ms=LATER_MS + retention_ms, delete_retention_ms=0)
+    compact(opened, now_ms=LATER_MS + retention_ms, delete_retention_ms=0)
     assert values_of(records_in(opened)) == expected
     assert len(offsets_in(opened)) == len(expected)
     return is_crashed
@@ -587,6 +640,35 @@ def test_a_log_that_is_cut_in_a_gap_ends_with_the_batch_before_it(simulated: Sim
     assert offsets_in(log) == [0, 1]
 
 
+def test_what_a_crash_took_from_the_end_of_a_segment_is_no_gap(simulated: SimulatedDisk) -> None:
+    """Else a replica would go on behind it, and never ask its leader for what is missing."""
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"), (b"a", b"2"))
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    write(log, (b"b", b"1"))
+    kept_bytes = log.segments[-1].size
+    lost = write(log, (b"c", b"1"))
+    log.roll()
+    write(log, (b"d", b"1"))
+    simulated.open(log.segments[-2].log_path).truncate(kept_bytes)  # a power cut may leave just that of it
+    log = reopened(log, recovery_point=lost, is_clean=False)
+    assert log.next_offset == lost
+    assert keys_in(log) == [(b"a", b"2"), (b"b", b"1")]
+
+
+def test_a_gap_too_wide_for_an_index_lies_between_two_segments(simulated: SimulatedDisk) -> None:
+    log = new_log(simulated, SETTINGS)
+    write(log, (b"a", b"1"))
+    log.expect_gaps()
+    far = [log.next_offset + distance for distance in (2**31, 2**31 + 9, 2**32)]
+    append(log, *(encode_batch([(FIRST_MS, b"b", b"1", ())], base_offset=offset, leader_epoch=0) for offset in far))
+    assert [segment.base_offset for segment in log.segments] == [0, far[0], far[1] + 1]
+    for recovery_point in (0, log.next_offset):
+        log = reopened(log, recovery_point=recovery_point, is_clean=False)
+        assert offsets_in(log) == [0, *far]
+
+
 def test_who_reads_a_segment_knows_when_another_has_taken_its_name(simulated: SimulatedDisk) -> None:
     log = new_log(simulated, SETTINGS)
     for turn in range(3):
@@ -606,10 +688,46 @@ def test_nothing_is_put_in_place_in_a_log_that_is_known_to_be_damaged(simulated:
     log = new_log(simulated, SETTINGS)
     write(log, (b"a", b"1"))
     seal(log)
-    cleaned = CleanedSegment(0, 1, 1, 10)
+    cleaned = CleanedRun((NewSegment(0, 10),), 1, 1)
     assert log.can_swap(cleaned)
     log.damage.add(DamagedRange(log.segments[0].log_path, 0, 0, 1, "a bit is wrong"))
     assert not log.can_swap(cleaned)
+
+
+# ---- memory
+
+
+def peak_bytes_of(log: PartitionLog) -> int:
+    """What a pass takes at most, given up or not."""
+    tracemalloc.start()
+    try:
+        with suppress(UnreadableRecords):
+            compact(log, now_ms=LATER_MS, key_map_bytes=SLOT_BYTES * 1000)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_batch_takes_memory_by_its_bytes_not_by_its_records(disk: Disk, codec: Codec) -> None:
+    log = new_log(disk, replace(SETTINGS, segment_bytes=1 << 30))
+    pairs: list[tuple[bytes, bytes | None]] = [(b"%d" % (number % 500), None) for number in range(10_000)]
+    append(log, encode_batch([(FIRST_MS, key, value, ()) for key, value in pairs], leader_epoch=0, codec=codec))
+    body_bytes = sum(len(key) + 10 for key, _ in pairs)
+    seal(log)
+    assert peak_bytes_of(log) < 8 * body_bytes, "so small are records that an object for each would take more"
+    assert len(keys_in(log)) == 500
+
+
+def test_a_batch_that_unfolds_too_far_is_given_up_in_time(disk: Disk) -> None:
+    """It was written before its topic was compacted: nobody had opened it."""
+    log = new_log(disk, replace(SETTINGS, segment_bytes=1 << 30))
+    append(log, encode_batch([(FIRST_MS, b"a", bytes(INFLATE_MAX + 1), ())], leader_epoch=0, codec=Codec.ZSTD))
+    seal(log)
+    assert log.size_bytes < 1 << 20
+    assert peak_bytes_of(log) < 1.1 * INFLATE_MAX
+    with pytest.raises(UnreadableRecords, match="unfolds to more"):
+        compact(log, now_ms=LATER_MS)
 
 
 # ---- the map, and the way through the pipe
@@ -652,7 +770,7 @@ def test_a_job_and_its_events_travel_as_lines() -> None:
         "topics/x", (Source(0, 5), Source(7, 9)), 3, 12, (AbortedSpan(1, 2, 3),), {4: LastEntry(5, 6)}, 1, 2, 3, 4, 5
     )
     assert CleaningJob.decode(job.encode()) == job
-    cleaned = CleanedSegment(1, 2, 3, 4)
+    cleaned = CleanedRun((NewSegment(1, 4), NewSegment(2, 4)), 3, 1)
     assert decode_event(encode_event(cleaned)) == cleaned
     with pytest.raises(ValueError, match="no event"):
         decode_event(b'{"event": "Unheard", "of": 1}')

@@ -10,14 +10,14 @@ import errno
 from typing import TYPE_CHECKING
 
 from headrace.storage import layout
-from headrace.storage.compaction.job import CleanedSegment, CleaningJob, Finished, Source, Worked
+from headrace.storage.compaction.job import CleanedRun, CleaningJob, Finished, NewSegment, Source, Worked
 from headrace.storage.compaction.key_map import KeyMap
 from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedTransactions, Sieve
 from headrace.storage.damage import DamagedLog, UnreadableRecords
 from headrace.storage.scan import is_plausible
 from headrace.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from headrace.wire.batches import HEADER_SIZE, CorruptBatch, crc_matches, read_header
-from headrace.wire.trimming import records_of, spans_of
+from headrace.wire.trimming import keys_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -82,11 +82,11 @@ def _fill(key_map: KeyMap, disk: Disk, job: CleaningJob) -> Generator[Event, Non
             if header.is_control or header.last_offset < job.first_dirty_offset or aborted.covers(header):
                 continue
             try:
-                for span in spans_of(header, records_of(batch, header, inflate_max=INFLATE_MAX)):
-                    if span.offset < job.first_dirty_offset or span.key is None:
+                for offset, key, _ in keys_of(header, records_of(batch, header, inflate_max=INFLATE_MAX)):
+                    if offset < job.first_dirty_offset or key is None:
                         continue
-                    if not key_map.put(span.key, span.offset):
-                        return span.offset
+                    if not key_map.put(key, offset):
+                        return offset
             except CorruptBatch as problem:
                 raise _unreadable(job.directory, source, position, header, problem) from problem
     return job.end_offset
@@ -133,35 +133,77 @@ def _unreadable(
 
 def _rewrite(disk: Disk, job: CleaningJob, group: Sequence[Source], end_offset: int, sieve: Sieve) -> Iterator[Event]:
     """Write what stays of some segments as one. Where nothing has to change, nothing is written."""
-    draft = _Draft(disk, job.directory, group[0].base_offset, job.index_interval_bytes)
+    drafts = _Drafts(disk, job, group)
     is_changed = len(group) > 1
+    unreported = 0
     try:
         for source in group:
             for position, header, batch in _batches(disk, job.directory, source):
                 is_last = source is group[-1] and position + header.size == source.size
                 try:
                     kept = sieve.keep(batch, header, is_last=is_last)
+                    if kept is not None:
+                        drafts.add(kept)
                 except CorruptBatch as problem:
                     raise _unreadable(job.directory, source, position, header, problem) from problem
                 is_changed = is_changed or kept is not batch
-                if kept is not None:
-                    draft.add(kept)
-                if draft.unreported >= CHUNK_BYTES:
-                    draft.write()
-                    yield Worked(draft.unreported)
-                    draft.unreported = 0
-                draft.unreported += header.size
+                if unreported >= CHUNK_BYTES:
+                    drafts.write()
+                    yield Worked(unreported)
+                    unreported = 0
+                unreported += header.size
         if is_changed:
-            draft.finish()
-            draft.close()
+            drafts.finish()
         else:
-            draft.remove()
+            drafts.remove()
     except (OSError, DamagedLog):
-        draft.remove()
+        drafts.remove()
         raise
-    yield Worked(draft.unreported)
+    yield Worked(unreported)
     if is_changed:
-        yield CleanedSegment(group[0].base_offset, end_offset, len(group), draft.size)
+        yield CleanedRun(drafts.segments, end_offset, len(group))
+
+
+class _Drafts:
+    """What stays of a run of segments: one new segment, or more if what stays outgrows it.
+
+    The time until which tombstones are kept takes room in every record of a batch, and a producer may have compressed
+    better than we do. Places in a segment are 32-bit numbers, so one that is large already must not grow.
+    """
+
+    def __init__(self, disk: Disk, job: CleaningJob, group: Sequence[Source]) -> None:
+        self._disk = disk
+        self._job = job
+        self._size_max = max(job.segment_bytes, sum(source.size for source in group))
+        self._drafts = [self._draft(group[0].base_offset)]
+
+    def _draft(self, base_offset: int) -> _Draft:
+        return _Draft(self._disk, self._job.directory, base_offset, self._job.index_interval_bytes)
+
+    @property
+    def segments(self) -> tuple[NewSegment, ...]:
+        return tuple(NewSegment(draft.base_offset, draft.size) for draft in self._drafts)
+
+    def add(self, batch: Buffer) -> None:
+        draft = self._drafts[-1]
+        if draft.size and draft.size + len(batch) > self._size_max:
+            draft.finish()
+            if len(self._drafts) == layout.SWAP_PARTS_MAX:
+                raise CorruptBatch(f"what stays of it would fill more than {layout.SWAP_PARTS_MAX} segments")
+            draft = self._draft(draft.next_offset)
+            self._drafts.append(draft)
+        draft.add(batch)
+
+    def write(self) -> None:
+        self._drafts[-1].write()
+
+    def finish(self) -> None:
+        self._drafts[-1].finish()
+
+    def remove(self) -> None:
+        """They are not wanted, and take up room that may be scarce."""
+        for draft in self._drafts:
+            draft.remove()
 
 
 class _Draft:
@@ -174,29 +216,35 @@ class _Draft:
         self._segment.begin_indexes()
         self._interval_bytes = index_interval_bytes
         self._waiting: list[Buffer] = []
-        path = self._segment.log_path + layout.CLEANED
-        disk.remove(path)
-        self._file = disk.open(path, create=True)
-        self.unreported = 0
+        self.base_offset = self.next_offset = base_offset
+        disk.remove(self.path)
+        self._file = disk.open(self.path, create=True)
+
+    @property
+    def path(self) -> str:
+        return self._segment.log_path + layout.CLEANED
 
     @property
     def size(self) -> int:
         return self._segment.size
 
     def add(self, batch: Buffer) -> None:
-        self._segment.note((read_header(batch),), self._interval_bytes)
+        header = read_header(batch)
+        self._segment.note((header,), self._interval_bytes)
+        self.next_offset = header.next_offset
         self._waiting.append(bytes(batch) if isinstance(batch, memoryview) else batch)
 
     def write(self) -> None:
         wanted = sum(map(len, self._waiting))
         if self._file.append(self._waiting) < wanted:
-            raise OSError(errno.ENOSPC, f"there is no space for {self._segment.log_path}{layout.CLEANED}")
+            raise OSError(errno.ENOSPC, f"there is no space for {self.path}")
         self._waiting.clear()
 
     def finish(self) -> None:
         segment = self._segment
         self.write()
         self._file.sync()
+        self._file.close()
         segment.finish_time_index()
         assert segment.index is not None
         assert segment.time_index is not None
@@ -214,11 +262,7 @@ class _Draft:
         finally:
             file.close()
 
-    def close(self) -> None:
-        self._file.close()
-
     def remove(self) -> None:
-        """It is not wanted, and takes up room that may be scarce."""
-        self.close()
+        self._file.close()
         for ending in (layout.LOG, layout.INDEX, layout.TIME_INDEX):
             self._disk.remove(self._segment.stem + ending + layout.CLEANED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
 from headrace.storage.damage import DamagedLog, UnreadableRecords
@@ -60,15 +60,33 @@ class Worked:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleanedSegment:
-    """A file beside the log holds, flushed, what stays of one or more of its segments."""
-
+class NewSegment(NamedTuple):
     base_offset: int
-    end_offset: int
-    """Where the last of the segments that it replaces ends (exclusive)."""
-    source_count: int
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedRun:
+    """Files beside the log hold, flushed, what stays of one or more of its segments, which are neighbours."""
+
+    segments: tuple[NewSegment, ...]
+    """One, unless what stays has outgrown it."""
+    end_offset: int
+    """Where the last of the segments that they replace ends (exclusive)."""
+    source_count: int
+
+    @property
+    def base_offset(self) -> int:
+        return self.segments[0].base_offset
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """Where each of the new segments begins, and where the last one ends."""
+        return (*(segment.base_offset for segment in self.segments), self.end_offset)
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +128,9 @@ class Failed:
     problem: str
 
 
-Event = Worked | CleanedSegment | Finished | Damaged | Failed
+Event = Worked | CleanedRun | Finished | Damaged | Failed
 
-_EVENTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Worked, CleanedSegment, Finished, Damaged, Failed)}
+_EVENTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Worked, CleanedRun, Finished, Damaged, Failed)}
 
 
 def encode_event(event: Event) -> bytes:
@@ -123,6 +141,8 @@ def decode_event(line: bytes) -> Event:
     """ValueError if this is none."""
     named = json.loads(line)
     try:
+        if "segments" in named:
+            named["segments"] = tuple(NewSegment(*segment) for segment in named["segments"])
         event: Event = _EVENTS[named.pop("event")](**named)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{line[:80]!r} is no event of the cleaner") from error

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.wire.trimming import RecordSpan, empty_batch, records_of, spans_of, trim_batch
+from headrace.wire.trimming import empty_batch, keys_of, records_of, trim_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -107,28 +107,29 @@ class Sieve:
         body = records_of(batch, header, inflate_max=INFLATE_MAX)
         horizon_ms = header.delete_horizon_ms
         has_outlived = horizon_ms is not None and horizon_ms <= self._now_ms
-        kept: list[RecordSpan] = []
+        is_kept = bytearray(header.record_count)
         has_tombstone = False
         latest, map_end = self._key_map.latest, self._map_end
-        for span in spans_of(header, body):
-            if span.offset < map_end:
-                if span.key is None or latest(span.key) > span.offset:
+        for index, (offset, key, is_tombstone) in enumerate(keys_of(header, body)):
+            if offset < map_end:
+                if key is None or latest(key) > offset:
                     continue
-                if span.is_tombstone:
+                if is_tombstone:
                     if has_outlived:
                         continue
                     has_tombstone = True
-            kept.append(span)
-        self.dropped_records += header.record_count - len(kept)
+            is_kept[index] = 1
+        kept_count = is_kept.count(1)
+        self.dropped_records += header.record_count - kept_count
         # A batch whose end is not in the map comes again, and a horizon holds for all of it.
         needs_horizon = has_tombstone and horizon_ms is None and header.last_offset < map_end
         if needs_horizon or (has_tombstone and horizon_ms is not None):
             self._note_horizon(horizon_ms)
-        if not kept:
+        if not kept_count:
             return None
         if needs_horizon:
-            return trim_batch(header, body, kept, delete_horizon_ms=self._new_horizon_ms)
-        return batch if len(kept) == header.record_count else trim_batch(header, body, kept)
+            return trim_batch(header, body, is_kept, delete_horizon_ms=self._new_horizon_ms)
+        return batch if kept_count == header.record_count else trim_batch(header, body, is_kept)
 
     def _keep_marker(self, batch: memoryview, header: BatchHeader, *, is_last: bool) -> Buffer | None:
         if header.producer_id in self._present:
@@ -137,7 +138,8 @@ class Sieve:
         if horizon_ms is None:
             self._note_horizon(None)
             body = records_of(batch, header, inflate_max=INFLATE_MAX)
-            return trim_batch(header, body, list(spans_of(header, body)), delete_horizon_ms=self._new_horizon_ms)
+            everything = b"\1" * sum(1 for _ in keys_of(header, body))
+            return trim_batch(header, body, everything, delete_horizon_ms=self._new_horizon_ms)
         if horizon_ms > self._now_ms:
             self._note_horizon(horizon_ms)
             return batch
