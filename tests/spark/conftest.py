@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.testing import Broker
+from tests.spark.short_lived_jvm import SHORT_LIVED_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-SHORT_LIVED_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""What Spark's start script hands to every JVM that tests start, also to those of the commands they call. None of them
-lives for long: to compile each method as well as possible, on threads of its own, takes more than half of all the
-processor time, and never pays."""
+# Spark's start script hands it to every driver, also to those of the commands that tests call.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
 
 
