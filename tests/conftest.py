@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# Tests start hundreds of nodes, commands and Spark's workers. Each would compile all of the source anew, which takes a
+# third of its start, where the environment forbids to keep what was compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(trylast=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.clients.node_fixtures"]
 
-EAGER = {"log.cleaner.backoff.ms": "50"}
+EAGER = {"log.cleaner.backoff.ms": "50", "group.initial.rebalance.delay.ms": "0"}
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "max.compaction.lag.ms": "100"}
 KEYS = [b"key %d" % number for number in range(7)]
 OFFSETS = "__consumer_offsets"

@@ -36,6 +36,7 @@ VALUE_BYTES = 100
 MiB = 1 << 20
 WORKER_MB_MAX = 60  # an interpreter, a batch and its like; beside the key map
 EVERY_NTH_IS_DELETED = 50
+GATHER_S = 0.1  # how long a reader gathers messages before it looks at them
 
 
 class Measured(NamedTuple):
@@ -126,8 +127,14 @@ def read_all(node: NodeProcess, topic: str) -> tuple[dict[bytes, bytes], int]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: dict[bytes, bytes] = {}
     count = 0
+    silent_until_s = time.monotonic() + PATIENCE_S
     while True:
-        for message in consumer.consume(10_000, PATIENCE_S):
+        # A call returns when it has all it asked for, or its time is over: the end of a partition does not end it.
+        messages = consumer.consume(10_000, GATHER_S)
+        if messages:
+            silent_until_s = time.monotonic() + PATIENCE_S
+        assert time.monotonic() < silent_until_s, f"silence after {count} records"
+        for message in messages:
             error = message.error()
             if error is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error

@@ -22,8 +22,10 @@ SEEDS = 4
 SEEDS_LONG = int(os.environ.get("HEADRACE_CLUSTER_SEEDS", "1000"))
 TROUBLE_S = 8.0  # enough for a failover or two; the long runs have five minutes
 HASHED_SEED = 1
+one_process = pytest.mark.xdist_group("cluster-seeds")  # which remembers the reports: each seed is run once
 
 
+@one_process
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_nothing_is_lost(seed: int) -> None:
     assert_good(report_of(seed))
@@ -38,6 +40,7 @@ def assert_good(report: Report) -> None:
     assert report.is_good, "\n".join([*map(str, report.violations), "the last events:", *report.last_events[-30:]])
 
 
+@one_process
 def test_the_seeds_see_every_kind_of_trouble_and_enough_work() -> None:
     totals = Totals()
     for seed in range(SEEDS):
@@ -64,6 +67,7 @@ def fingerprint_in_another_process(seed: int, hash_seed: str) -> str:
     return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
 
+@one_process
 def test_one_seed_gives_one_trace_whatever_the_hashes() -> None:
     prints = {fingerprint_in_another_process(HASHED_SEED, hash_seed) for hash_seed in ("1", "2")}
     assert prints == {report_of(HASHED_SEED).fingerprint}

@@ -20,6 +20,7 @@ from headrace.simulation.scenario import PLAIN_WORKS, Report, run_scenario
 ROOT = Path(__file__).parents[2]
 SEEDS = 20
 SEEDS_LONG = 1000
+one_process = pytest.mark.xdist_group("one-node-seeds")  # which remembers the reports: each seed is run once
 
 REGRESSIONS = {
     "a long poll that had looked in vain looked again at once, for ever": 2,
@@ -36,6 +37,7 @@ REGRESSIONS = {
 }
 
 
+@one_process
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_nothing_is_lost(seed: int) -> None:
     assert_good(report_of(seed))
@@ -55,6 +57,7 @@ def assert_good(report: Report) -> None:
     assert report.is_good, "\n".join([*map(str, report.violations), "the last events:", *report.last_events[-30:]])
 
 
+@one_process
 def test_the_seeds_see_every_kind_of_trouble_and_enough_work() -> None:
     totals = Totals()
     for seed in range(SEEDS):

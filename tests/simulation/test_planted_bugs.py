@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,7 @@ from headrace.replication.replica import Replica
 from headrace.servers.kafka.fetch import PendingFetch
 from headrace.servers.kafka.produce import PendingProduce
 from headrace.simulation.disk import SimulatedFile
-from headrace.simulation.history import Kind
+from headrace.simulation.history import Kind, Violation
 from headrace.simulation.scenario import PLAIN_WORKS, run_scenario
 from headrace.storage import flusher, layout, recovery, verify
 from headrace.storage.chain import Chain
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.storage.verify import BadBatch, Checked
+
+pytestmark = pytest.mark.xdist_group("planted-bugs")  # one process, which remembers honest runs
 
 SEEDS_MAX = 30
 LOSS = {Kind.LOST, Kind.GONE, Kind.TWO_VALUES, Kind.WATERMARK_FELL}
@@ -212,6 +215,7 @@ class Case:
     faults: tuple[str, ...]
     found_as: set[Kind]
     works: tuple[str, ...] = PLAIN_WORKS
+    first_seed: int = 0  # where the search begins: none before it finds the bug
 
 
 CASES = [
@@ -220,20 +224,20 @@ CASES = [
     Case(try_a_failed_sync_again, ("failed sync", "power cut"), LOSS),
     Case(ignore_a_failed_sync, ("failed sync",), {Kind.CARRIED_ON}),
     Case(ack_what_is_only_written, ("power cut in the middle",), LOSS),
-    Case(show_what_is_only_written, ("power cut",), LOSS),
+    Case(show_what_is_only_written, ("power cut",), LOSS, first_seed=8),
     Case(count_what_is_only_written, (), {Kind.DISORDER}),
     Case(forget_producers_at_start, ("crash",), {Kind.REPEATED}),
     Case(recover_one_batch_less, ("crash",), {Kind.BUG, *LOSS}),
-    Case(recover_without_crc, ("power cut in the middle", "power cut"), {Kind.BUG, Kind.STUCK}),
+    Case(recover_without_crc, ("power cut in the middle", "power cut"), {Kind.BUG, Kind.STUCK}, first_seed=5),
     Case(commit_metadata_without_sync, ("power cut",), {Kind.METADATA, Kind.TWO_PRODUCERS}),
     Case(count_producer_ids_in_memory, ("crash",), {Kind.TWO_PRODUCERS}),
-    Case(delete_records_in_memory, ("crash",), {Kind.UNDELETED}),
-    Case(leave_half_a_write, ("full disk", "crash"), {Kind.BUG, *LOSS}),
-    Case(sync_after_a_failed_sync, ("failed sync",), LOSS, ("trimming", "batches", "pipelines")),
-    Case(stop_cleanly_after_a_failure, ("failed sync",), {Kind.BUG, *LOSS}),
+    Case(delete_records_in_memory, ("crash",), {Kind.UNDELETED}, first_seed=1),
+    Case(leave_half_a_write, ("full disk", "crash"), {Kind.BUG, *LOSS}, first_seed=1),
+    Case(sync_after_a_failed_sync, ("failed sync",), LOSS, ("trimming", "batches", "pipelines"), first_seed=5),
+    Case(stop_cleanly_after_a_failure, ("failed sync",), {Kind.BUG, *LOSS}, first_seed=1),
     Case(recover_from_memory, ("failed sync", "power cut"), LOSS),
-    Case(start_for_ever, ("failed sync", "crash"), {Kind.STUCK}),
-    Case(look_again_without_news, (), {Kind.STUCK}),
+    Case(start_for_ever, ("failed sync", "crash"), {Kind.STUCK}, first_seed=1),
+    Case(look_again_without_news, (), {Kind.STUCK}, first_seed=1),
     Case(take_a_full_disk_for_a_bug, ("full disk",), {Kind.BUG}),
 ]
 
@@ -241,10 +245,17 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.plant.__name__)
 def test_a_planted_bug_is_found(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.plant(monkeypatch)
-    seed = next((seed for seed in range(SEEDS_MAX) if is_found(case, seed)), None)
+    seeds = range(case.first_seed, case.first_seed + SEEDS_MAX)
+    seed = next((seed for seed in seeds if is_found(case, seed)), None)
     assert seed is not None, f"{SEEDS_MAX} seeds did not find it"
     monkeypatch.undo()
-    assert run_scenario(seed, case.faults, case.works).violations == []  # it was the planted bug that was found
+    assert violations_without_it(seed, case.faults, case.works) == []  # it was the planted bug that was found
+
+
+@cache
+def violations_without_it(seed: int, faults: tuple[str, ...], works: tuple[str, ...]) -> list[Violation]:
+    """Many cases have the same seed and the same troubles."""
+    return run_scenario(seed, faults, works).violations
 
 
 def is_found(case: Case, seed: int) -> bool:

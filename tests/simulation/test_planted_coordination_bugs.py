@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,7 @@ from headrace.coordinators.transactions.state import Identity, Transaction
 from headrace.model.names import NO_PRODUCER
 from headrace.servers.kafka import produce
 from headrace.simulation.coordination import CLASSIC, MODERN, TRANSACTIONS, TRANSFORMATION
-from headrace.simulation.history import Kind
+from headrace.simulation.history import Kind, Violation
 from headrace.simulation.scenario import run_scenario
 from headrace.storage import recovery
 from headrace.storage.log import PartitionLog
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.coordinators.transactions.effects import MarkerOrder
+
+pytestmark = pytest.mark.xdist_group("planted-coordination-bugs")  # one process, which remembers honest runs
 
 SEEDS_MAX = 40
 UNDECIDED = {Kind.EARLY_READ, Kind.PASSED_OPEN, Kind.ABORTED_READ}
@@ -197,6 +200,7 @@ class Case:
     works: tuple[str, ...]
     faults: tuple[str, ...]
     found_as: set[Kind]
+    first_seed: int = 0  # where the search begins: none before it finds the bug
 
 
 CASES = [
@@ -209,15 +213,15 @@ CASES = [
     Case(show_what_is_undecided, (TRANSACTIONS,), (), UNDECIDED),
     Case(forget_aborted_transactions_at_start, (TRANSACTIONS,), ("crash",), {Kind.ABORTED_READ, Kind.MISREAD}),
     Case(write_without_asking_the_coordinator, (TRANSACTIONS,), (), {Kind.HANGING}),
-    Case(end_without_a_new_epoch, (TRANSACTIONS,), (), {Kind.LOST, Kind.TORN, *UNDECIDED}),
+    Case(end_without_a_new_epoch, (TRANSACTIONS,), (), {Kind.LOST, Kind.TORN, *UNDECIDED}, first_seed=1),
     Case(hand_the_id_over_without_a_fence, (TRANSACTIONS,), (), {Kind.LOST, Kind.TORN, *UNDECIDED}),
     Case(count_aborted_offsets, (TRANSFORMATION,), (), {Kind.UNPROCESSED, Kind.WRONG_OFFSET}),
     Case(count_offsets_before_their_transaction_ends, (TRANSFORMATION,), (), {Kind.UNPROCESSED, Kind.WRONG_OFFSET}),
-    Case(tell_offsets_that_a_transaction_may_change, (TRANSFORMATION,), (), {Kind.UNPROCESSED}),
+    Case(tell_offsets_that_a_transaction_may_change, (TRANSFORMATION,), (), {Kind.UNPROCESSED}, first_seed=2),
     Case(leave_offsets_without_their_marker, (TRANSFORMATION,), (), {Kind.WRONG_OFFSET, Kind.STUCK}),
     Case(lose_offsets_on_load, (CLASSIC, "batches"), ("crash",), {Kind.WRONG_OFFSET}),
     Case(load_no_timeouts, (TRANSACTIONS,), ("crash",), {Kind.HANGING}),
-    Case(load_no_unwritten_markers, (TRANSACTIONS,), ("crash", "slow disk"), {Kind.HANGING}),
+    Case(load_no_unwritten_markers, (TRANSACTIONS,), ("crash", "slow disk"), {Kind.HANGING}, first_seed=1),
     Case(wait_for_the_dead, (CLASSIC,), (), {Kind.ORPHANED}),
     Case(wait_for_the_dead_of_newer_groups, (MODERN,), (), {Kind.ORPHANED}),
     Case(give_away_before_it_is_given_up, (MODERN,), (), {Kind.TWO_OWNERS}),
@@ -230,10 +234,17 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.plant.__name__)
 def test_a_planted_bug_is_found(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.plant(monkeypatch)
-    seed = next((seed for seed in range(SEEDS_MAX) if is_found(case, seed)), None)
+    seeds = range(case.first_seed, case.first_seed + SEEDS_MAX)
+    seed = next((seed for seed in seeds if is_found(case, seed)), None)
     assert seed is not None, f"{SEEDS_MAX} seeds did not find it"
     monkeypatch.undo()
-    assert run_scenario(seed, case.faults, case.works).violations == []  # it was the planted bug that was found
+    assert violations_without_it(seed, case.faults, case.works) == []  # it was the planted bug that was found
+
+
+@cache
+def violations_without_it(seed: int, faults: tuple[str, ...], works: tuple[str, ...]) -> list[Violation]:
+    """Many cases have the same seed and the same troubles."""
+    return run_scenario(seed, faults, works).violations
 
 
 def is_found(case: Case, seed: int) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.testing import Broker
+from tests.spark.short_lived_jvm import SHORT_LIVED_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+# Spark's start script hands it to every driver, also to those of the commands that tests call.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
 
 
 @pytest.fixture(scope="session")

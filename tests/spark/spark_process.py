@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar
 from pyspark.sql import SparkSession
 
 from headrace_spark.session import start_session
+from tests.spark.short_lived_jvm import SHORT_LIVED_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,7 +22,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PATIENCE_S: Final = 240  # against hangs only
-SETTINGS: Final = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+SETTINGS: Final = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.executor.extraJavaOptions": SHORT_LIVED_JVM,  # of executors that have JVMs of their own
+}
 
 
 class SparkFailed(Exception):

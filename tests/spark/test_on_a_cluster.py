@@ -14,6 +14,7 @@ import pyspark
 import pytest
 from confluent_kafka import Producer
 
+from tests.clients.clusters import wait_until
 from tests.clients.nodes import PATIENCE_S, new_name
 from tests.spark import either_format
 from tests.spark.spark_process import SparkProcess
@@ -52,7 +53,7 @@ def topic(node: NodeProcess) -> str:
 
 
 def test_it_is_a_cluster(cluster: SparkProcess) -> None:
-    assert cluster.run(either_format.executor_count) == 2
+    wait_until(lambda: cluster.run(either_format.executor_count) == 2, "both executors have reported for work")
 
 
 def test_a_topic_is_read(cluster: SparkProcess, node: NodeProcess, topic: str) -> None:
