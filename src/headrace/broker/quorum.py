@@ -91,10 +91,6 @@ class Quorum:
         """The term of our own leadership that `_pending_image` belongs to."""
         self._waiting: list[_Waiting] = []
         self._wake = asyncio.Event()
-        self._idle_until_ms: int | None = None
-        """While `run` has nothing to do: when it looks by itself."""
-        self._left_over: Ready | None = None
-        """What `receive` has found to do, and leaves to `run`."""
         self._agreed_once = asyncio.Event()
         self._advanced: asyncio.Future[None] | None = None
         """For those who wait for the image to hold more than it does."""
@@ -283,18 +279,9 @@ class Quorum:
     # ---- living
 
     def receive(self, message: Message) -> None:
-        """From another voter. Most letters are only answered, and that needs no turn of `run`."""
+        """From another voter."""
         self._raft.step(message, self._now_ms())
-        if self._idle_until_ms is None or self._wake.is_set():
-            self._wake.set()
-            return
-        ready = self._raft.ready()
-        if ready is not None and ready.has_letters_only:
-            self._carry_out(ready)
-        else:
-            self._left_over = ready
-        if self._left_over is not None or self._raft.next_deadline_ms() < self._idle_until_ms:
-            self._wake.set()
+        self._wake.set()
 
     def suspect(self, node_id: NodeId) -> None:
         """Its process has ended."""
@@ -315,18 +302,14 @@ class Quorum:
             raise
 
     async def _wait(self) -> None:
-        deadline_ms = self._raft.next_deadline_ms()
-        left_s = (deadline_ms - self._now_ms()) / 1000
+        left_s = (self._raft.next_deadline_ms() - self._now_ms()) / 1000
         if left_s <= 0:
             return
-        self._idle_until_ms = deadline_ms
         try:
             async with asyncio.timeout(left_s):
                 await self._wake.wait()
         except TimeoutError:
             pass
-        finally:
-            self._idle_until_ms = None
 
     async def _tick(self) -> None:
         now_ms = self._now_ms()
@@ -337,22 +320,14 @@ class Quorum:
         self._raft.tick(now_ms)
 
     async def _work_off(self) -> None:
-        while (ready := self._next_ready()) is not None:
-            self._carry_out(ready)
+        while (ready := self._raft.ready()) is not None:
+            for letter in ready.letters:
+                self._send(letter)
+            self._apply(ready)
             if not ready.saving.is_empty:
                 await self._store.save(ready.saving)
                 self._raft.flushed(ready.saving, self._now_ms())
         await self._compact_if_long()
-
-    def _carry_out(self, ready: Ready) -> None:
-        """All but the saving."""
-        for letter in ready.letters:
-            self._send(letter)
-        self._apply(ready)
-
-    def _next_ready(self) -> Ready | None:
-        left_over, self._left_over = self._left_over, None
-        return self._raft.ready() if left_over is None else left_over
 
     async def _compact_if_long(self) -> None:
         """What came since the snapshot before is kept: a node that was away for a while need not begin anew."""

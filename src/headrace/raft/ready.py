@@ -73,9 +73,3 @@ class Ready:
     role: Role
     term: Term
     leader: NodeId | None
-
-    @property
-    def has_letters_only(self) -> bool:
-        """Nothing has to be saved or applied, and nobody waits for an answer."""
-        rest = self.installed or self.committed or self.readable or self.lost_reads
-        return self.saving.is_empty and not rest
