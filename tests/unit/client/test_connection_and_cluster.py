@@ -43,6 +43,21 @@ async def test_answers_find_their_requests_when_many_are_under_way(node: Scripte
     connection.close()
 
 
+async def test_answers_that_nobody_waits_for_are_noted_in_their_order(node: ScriptedNode) -> None:
+    connection = await Connection.open(SystemNetwork(), node.address)
+    noted: list[object] = []
+    for _ in range(3):
+        connection.notify(MetadataRequest([]), MetadataResponse, noted.append)
+        connection.notify(ListOffsetsRequest(), ListOffsetsResponse, noted.append)
+    await connection.request(MetadataRequest([]), MetadataResponse)
+    assert [type(answer) for answer in noted] == [MetadataResponse, ListOffsetsResponse] * 3
+    node.script[ApiKey.METADATA] = [HANG_UP]
+    connection.notify(MetadataRequest([]), MetadataResponse, noted.append)
+    with pytest.raises(ConnectionLost):
+        await connection.request(ListOffsetsRequest(), ListOffsetsResponse)
+    assert len(noted) == 6, "an answer that never came was noted"
+
+
 async def test_the_version_is_the_highest_that_both_know(node: ScriptedNode) -> None:
     node.versions[ApiKey.METADATA] = (0, 9)
     node.versions[ApiKey.FETCH] = (200, 300)
