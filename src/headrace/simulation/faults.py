@@ -15,6 +15,7 @@ from headrace.simulation.bit_rot import rot
 from headrace.simulation.device import Operation, os_error
 from headrace.simulation.fabric import Weather
 from headrace.simulation.life import HostIsDown
+from headrace.storage import layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
@@ -247,7 +248,7 @@ class Faults:
 
         def watcher(happening: Operation, path: str) -> None:
             nonlocal skip
-            if happening is not operation:
+            if happening is not operation or path.endswith(layout.CLEANED):  # a draft is thrown away, no more
                 return
             skip -= 1
             if skip < 0:

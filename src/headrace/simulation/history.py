@@ -89,6 +89,7 @@ class Kind(Enum):
     REPEATED = "an idempotent send is in the log more than once"
     REVIVED = "a send that was refused is in the log"
     INVENTED = "a value is in the log that nobody sent"
+    WRONG_VALUE = "a key of a compacted topic has another value than its newest"
     CUT_OFF = "the log begins after what was asked to be deleted"
     UNDELETED = "the log begins before what was confirmed to be deleted"
     UNREAD = "a partition with acked sends was not read at the end"
@@ -184,6 +185,8 @@ class Figures:
     transactions_aborted: int = 0
     transactions_unknown: int = 0
     transformed: int = 0
+    keys_acked: int = 0
+    compacted_replicas: int = 0
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={number}" for name, number in vars(self).items())

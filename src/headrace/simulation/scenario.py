@@ -18,6 +18,8 @@ from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.simulation.cluster import SimulatedCluster
 from headrace.simulation.cluster_watch import ClusterWatch
+from headrace.simulation.compacted_keys import COMPACTED_KEYS, CompactedKeys
+from headrace.simulation.compacted_keys import NODE_CONFIGS as CLEANING_CONFIGS
 from headrace.simulation.coordination import NODE_CONFIGS as COORDINATION_CONFIGS
 from headrace.simulation.coordination import WORKS as COORDINATED_WORKS
 from headrace.simulation.coordination import Coordination
@@ -59,6 +61,7 @@ CLUSTER_WHOLE_FRACTIONS = (0.9, 0.97, 1.0)  # pieces are most of a cluster's eve
 REPLICAS = 3
 PLAIN_WORKS = ("trimming", "topics", "producer ids", "blunt requests", "batches", "pipelines")
 ECHOES = (0.0, 0.02, 0.15)  # of the requests of groups and transactions
+COMPACTED_FRACTION = 0.3  # of the runs: cleaners are busy on every node
 
 
 @dataclass
@@ -91,7 +94,7 @@ def run_scenario(
     """`kinds` of faults and `works` of clients, by name; for how long there are faults. None lets the seed choose."""
     limit_s = PEACE_MAX_S + (max(*TROUBLE_S, *CLUSTER_TROUBLE_S) if trouble_s is None else trouble_s)
     universe = Universe(seed, limit_s=limit_s, weather=_draw_weather(Universe(seed).random("weather"), node_count))
-    works = _draw_works(universe.random("works")) if works is None else works
+    works = _draw_works(universe) if works is None else works
     scenario = _Scenario(universe, kinds, works, node_count, trouble_s)
     report = Report(seed)
     with _bugs_reported_to(scenario.history):
@@ -110,17 +113,20 @@ def run_scenario(
     return report
 
 
-def _configs(node_count: int) -> dict[str, str]:
+def _configs(node_count: int, works: Collection[str]) -> dict[str, str]:
+    configs = {**NODE_CONFIGS, **CLEANING_CONFIGS} if COMPACTED_KEYS in works else NODE_CONFIGS
     if node_count == 1:
-        return NODE_CONFIGS
-    return {**NODE_CONFIGS, "default.replication.factor": str(min(node_count, REPLICAS)), "min.insync.replicas": "2"}
+        return configs
+    return {**configs, "default.replication.factor": str(min(node_count, REPLICAS)), "min.insync.replicas": "2"}
 
 
-def _draw_works(chance: Random) -> list[str]:
-    """Everything that writes plain records, or a part of that and some groups and transactions."""
+def _draw_works(universe: Universe) -> list[str]:
+    """Everything that writes plain records, or a part of that and some groups and transactions; some keys as well."""
+    chance = universe.random("works")
     coordinated = [work for work in COORDINATED_WORKS if chance.random() < 0.4]
     plain = [work for work in PLAIN_WORKS if not coordinated or chance.random() < 0.4]
-    return [*plain, *coordinated]
+    keys = [COMPACTED_KEYS] if universe.random(COMPACTED_KEYS).random() < COMPACTED_FRACTION else []
+    return [*plain, *coordinated, *keys]
 
 
 def _draw_weather(chance: Random, node_count: int) -> Weather:
@@ -144,7 +150,7 @@ class _Scenario:
     ) -> None:
         self.history = History(has_failovers=node_count > 1)
         self.book = TopicBook()
-        self.cluster = SimulatedCluster(universe, node_count=node_count, configs=_configs(node_count))
+        self.cluster = SimulatedCluster(universe, node_count=node_count, configs=_configs(node_count, works))
         chance = universe.random("scenario")
         drawn_s = chance.uniform(*(TROUBLE_S if node_count == 1 else CLUSTER_TROUBLE_S))
         self._trouble_s = drawn_s if trouble_s is None else trouble_s
@@ -154,6 +160,7 @@ class _Scenario:
         self._stage = Stage(self.cluster, self.history, transactions, groups, draw_topics(chance), pace)
         self._works = works
         self._coordination = Coordination(self._stage, works)
+        self._keys = CompactedKeys(self._stage) if COMPACTED_KEYS in works else None
         echoes = universe.random("echoes").choice(ECHOES)
         self._echo = Echo(self._stage, echoes, lambda: self.faults.happened.update(("late request",)))
         self.cluster.client_network = self._echo.network
@@ -216,6 +223,8 @@ class _Scenario:
                 await Admin(cluster).create_topic(topic.name, partitions=topic.partition_count, configs=topic.configs)
                 if topic.is_expiring:
                     self.history.expiring.add(topic.name)
+        if self._keys is not None:
+            await self._keys.create_topic()
 
     def _start_writers(self) -> list[asyncio.Task[Any]]:
         stage, numbers = self._stage, range(self._chance.choice((1, 1, 2)))
@@ -229,7 +238,10 @@ class _Scenario:
         }
         assert tuple(every) == PLAIN_WORKS
         wanted = [work for name in self._works if name in every for work in every[name]]
-        return [self.cluster.run_on(name, work(stage, name)) for name, work in wanted]
+        writers = [self.cluster.run_on(name, work(stage, name)) for name, work in wanted]
+        if self._keys is not None:
+            writers.append(self.cluster.run_on("keysmith", self._keys.write("keysmith")))
+        return writers
 
     async def _make_peace(self) -> None:
         """No more faults, and nothing new is begun."""
@@ -303,6 +315,8 @@ class _Scenario:
             await check_topics(cluster, self.book, self.history)
             readings = await read_all(cluster, self._stage.partitions, self.history, self._chance)
             await self._coordination.check(cluster, readings, figures)
+            if self._keys is not None:
+                await self._keys.check(figures)
             return readings
 
     # The last fault, if it is one

@@ -211,7 +211,6 @@ class _Draft:
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, index_interval_bytes: int) -> None:
         self._disk = disk
-        self._directory = directory
         self._segment = Segment(directory, base_offset)
         self._segment.begin_indexes()
         self._interval_bytes = index_interval_bytes
@@ -250,7 +249,6 @@ class _Draft:
         assert segment.time_index is not None
         self._write_index(layout.INDEX, segment.index.encode())
         self._write_index(layout.TIME_INDEX, segment.time_index.encode())
-        self._disk.sync_directory(self._directory)  # no promise may be seen without the log that it speaks of
 
     def _write_index(self, ending: str, content: bytes) -> None:
         """Flushed too: below its recovery point a log believes its indexes, and one cut short may look whole."""

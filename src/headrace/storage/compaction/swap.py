@@ -1,7 +1,7 @@
 """A cleaned segment takes the place of those that it was made from. A crash at any step leaves the old ones or the new.
 
-    1. The cleaned log is flushed under a name for now, and the name is.         A start removes it.
-    2. An empty file `base-end.swap` is made, and flushed.                       A start goes on from here:
+    1. The cleaned log is flushed under a name for now.                          A start removes it.
+    2. That name is flushed, then an empty file `base-end.swap` is made, too.    A start goes on from here:
     3. The cleaned log takes the name of the first old one, in one turn of the
        event loop in which the log in memory changes too.
     4. The other old files go, and that is flushed.
@@ -29,7 +29,12 @@ _INDEXES = (layout.INDEX, layout.TIME_INDEX)
 
 
 def promise(disk: Disk, directory: str, cleaned: CleanedRun) -> None:
-    """Step 2, in a thread: from now on the old segments are as good as gone."""
+    """Step 2, in a thread: from now on the old segments are as good as gone.
+
+    The names of the cleaned files come first, and are flushed here: a disk that fails to do so ends the node, which the
+    cleaner could not.
+    """
+    disk.sync_directory(directory)
     disk.write_file(_swap_path(directory, cleaned), b"")
     disk.sync_directory(directory)
 
