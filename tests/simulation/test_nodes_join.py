@@ -23,7 +23,7 @@ FOUR = NodeId(4)
 LIMIT_S = 100.0
 
 
-def played(story: Callable[[SimulatedCluster], Coroutine[object, object, T]], node_count: int = 3) -> T:
+def played(story: Callable[[SimulatedCluster], Coroutine[object, object, T]], node_count: int = 3, seed: int = 1) -> T:
     async def play(universe: Universe) -> T:
         cluster = SimulatedCluster(universe, node_count=node_count)
         for process in cluster.nodes:
@@ -31,7 +31,7 @@ def played(story: Callable[[SimulatedCluster], Coroutine[object, object, T]], no
         await cluster.wait_ready()
         return await story(cluster)
 
-    return run(play, seed=1, limit_s=LIMIT_S)
+    return run(play, seed=seed, limit_s=LIMIT_S)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -219,6 +219,17 @@ def test_founders_wait_for_all_of_them() -> None:
         await cluster.wait_ready()
 
     run(play, seed=1, limit_s=LIMIT_S)
+
+
+@pytest.mark.parametrize("seed", range(10, 16))
+def test_nobody_serves_before_it_is_written_down_which_disk_it_votes_with(seed: int) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        for process in cluster.nodes:
+            assert process.present is not None
+            log = process.present.quorum.raft.log
+            assert None not in {voter.directory for voter in log.membership_at(log.commit_end).voters}
+
+    played(story, seed=seed)
 
 
 def test_a_majority_of_emptied_disks_founds_nothing_over_a_living_node() -> None:

@@ -143,6 +143,8 @@ class Controller:
         if node.is_fenced:
             if wants_stop:
                 return False  # it was let go already
+            if self._quorum.raft.membership.is_voter_with_any_disk(node_id):
+                return False  # first it is tied to its disk, so that nothing is ever decided by one that lost its own
             if applied_end < self._quorum.raft.log.commit_end and not self._is_near(applied_end):
                 return False
             await self._quorum.submit(lambda image: unfence_node(image, node_id, broker_epoch))

@@ -55,6 +55,10 @@ class Membership:
             voter.node_id == replica.node_id and voter.directory in {None, replica.directory} for voter in self.voters
         )
 
+    def is_voter_with_any_disk(self, node_id: NodeId) -> bool:
+        """Whether it would be believed with an empty disk: nobody has written down yet which one it has."""
+        return Voter(node_id, None) in self.voters
+
     def is_majority(self, node_ids: Collection[NodeId]) -> bool:
         return sum(voter.node_id in node_ids for voter in self.voters) >= self.majority
 
