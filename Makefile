@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# How many processes share the tests: more than two cores, as each waits for nodes half of its time.
+WORKERS ?= 3
 
 .PHONY: run spark test test-long check format generate setup bench lock clean help
 
@@ -17,7 +19,7 @@ setup: $(VENV)/.dev ## prepare .venv for development: commands, tools, client li
 
 test: $(VENV)/.dev ## run every test but the long ones; properties with the same examples each time
 	tools/install-optional
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not long" --hypothesis-profile=ci $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not long" --hypothesis-profile=ci $(ARGS)
 
 test-long: $(VENV)/.dev ## run the campaigns: crashes, power cuts, thousands of seeds, properties with new examples
 	tools/install-optional

@@ -9,7 +9,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from tests.clients.nodes import SERVE
 from tests.ports import free_ports
@@ -146,8 +146,14 @@ class ClusterProcesses:
         return name
 
     def partitions(self, topic: str) -> dict[int, tuple[int, list[int], list[int]]]:
-        """Leader, replicas and in-sync set of each partition."""
-        found = self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+        """Leader, replicas and in-sync set of each partition. Who is asked may hear of a new topic a moment later."""
+        found: dict[int, PartitionMetadata] = {}
+
+        def is_known() -> bool:
+            found.update(self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
+            return bool(found)
+
+        wait_until(is_known, f"any node knows {topic}")
         return {index: (part.leader, list(part.replicas), sorted(part.isrs)) for index, part in found.items()}
 
 

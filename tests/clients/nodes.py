@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 
 from headrace.storage.layout import LOG, NAME, TOPICS
 from headrace.wire.batches import BatchHeader, read_header
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,7 @@ class NodeProcess:
         home.mkdir(exist_ok=True)
         self.data_dir = home / "data"
         self.log_path = home / "node.log"
-        self.bootstrap_servers = ANY_PORT
+        self.bootstrap_servers = f"127.0.0.1:{free_port()}"  # nobody else's either, while the node is down
         self.http = ""
         self._home = home
         self._settings = [f"-X{name}={value}" for name, value in (configs or {}).items()]

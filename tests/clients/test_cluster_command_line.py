@@ -58,9 +58,10 @@ def test_a_drained_node_has_nothing_that_others_can_have(cluster: ClusterProcess
     topic = cluster.create_topic(new_name("drained"), [[1], [1], [2], [3]])
     headrace(cluster, "produce", "--topic", topic, stdin="\n".join(NUMBERS))
     headrace(cluster, "cluster", "drain", "--node", "1", "--wait", "--at-once", "1", "--throttle", "100000000")
-    assert all(1 not in replicas for _, replicas, _ in cluster.partitions(topic).values())
+    # Each node tells what it has applied, and the commands ask any of them.
+    wait_until(lambda: all(1 not in it for _, it, _ in cluster.partitions(topic).values()), "node 1 has none of it")
     assert nodes(cluster)[1]["is_draining"]
-    assert nodes(cluster)[1]["leads"] == 0
+    wait_until(lambda: nodes(cluster)[1]["leads"] == 0, "node 1 leads nothing")
     fresh = new_name("fresh")
     headrace(cluster, "topics", "create", "--name", fresh, "--partitions", "4", "--replication-factor", "2")
     assert all(1 not in replicas for _, replicas, _ in cluster.partitions(fresh).values())

@@ -146,7 +146,9 @@ def test_three_machines_make_a_cluster(tmp_path: Path) -> None:
         )
         bootstrap = local["10.0.0.3:9092"]
         assert call(bootstrap, "topics", "create", "--name", "events").code == 0
-        (line,) = call(bootstrap, "topics", "describe", "--name", "events").lines
+        describe = ("topics", "describe", "--name", "events")
+        wait_until(lambda: call_here(bootstrap, *describe).code == 0, "who is asked knows the topic")
+        (line,) = call(bootstrap, *describe).lines
         assert re.fullmatch(r"Partition 0: Leader=\d, ISR=\[\d,\d,\d\]", line)
     finally:
         for running in nodes:

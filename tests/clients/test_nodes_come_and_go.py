@@ -130,20 +130,26 @@ def replicas_of(cluster: ClusterProcesses, topic: str) -> set[tuple[int, int]]:
     return {(index, node_id) for index, (_, nodes, _) in cluster.partitions(topic).items() for node_id in nodes}
 
 
+def nodes_of(cluster: ClusterProcesses, topic: str) -> set[int]:
+    return {node_id for _, node_id in replicas_of(cluster, topic)}
+
+
 def test_a_fourth_node_gets_its_share_and_gives_it_back(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, guests=1) as cluster:
         here(cluster, "topics", "create", "--name", "old", "--partitions", "8", "--replication-factor", "3")
         before = replicas_of(cluster, "old")
         cluster.start(4)
         here(cluster, "topics", "create", "--name", "new", "--partitions", "2", "--replication-factor", "3")
-        assert 4 in {node_id for _, node_id in replicas_of(cluster, "new")}
+        assert 4 in nodes_of(cluster, "new")
         assert replicas_of(cluster, "old") == before
         assert here(cluster, "cluster", "rebalance", "--wait").code == 0
+        wait_until(lambda: len(replicas_of(cluster, "old") - before) >= 4, "who is asked knows what has moved")
         after = replicas_of(cluster, "old")
         assert {node_id for _, node_id in after - before} == {4}
         assert 4 <= len(after - before) == len(before - after) <= 6  # a quarter of 24, with what "new" has there
         assert here(cluster, "cluster", "drain", "--node", "4", "--wait").code == 0
-        assert 4 not in {node_id for _, node_id in replicas_of(cluster, "old") | replicas_of(cluster, "new")}
+        both = ("old", "new")
+        wait_until(lambda: not any(4 in nodes_of(cluster, it) for it in both), "node 4 has nothing")
 
 
 def test_a_node_is_drained_removed_and_may_come_back(tmp_path: Path) -> None:
@@ -156,7 +162,7 @@ def test_a_node_is_drained_removed_and_may_come_back(tmp_path: Path) -> None:
         assert "drain it first" in too_early.talk
         drained = here(cluster, "cluster", "drain", "--node", "3", "--wait")
         assert drained.code == 0, drained.talk
-        assert sorted(cluster.partitions(topic)[0][1]) == [1, 2, 4]
+        wait_until(lambda: sorted(cluster.partitions(topic)[0][1]) == [1, 2, 4], "node 4 has it in place of node 3")
         assert "stop it first" in here(cluster, "cluster", "remove", "--node", "3").talk
         cluster.stop(3)
         removed = here(cluster, "cluster", "remove", "--node", "3")
