@@ -80,6 +80,7 @@ class Assembly:
     ) -> None:
         self._place = place
         self._world = world
+        self._leaving: asyncio.Timeout | None = None
         self.peers = Peers(place.node_id, world, self._address_of, lambda: self.cluster_id, self._gone, on_failure)
         self.quorum = Quorum(
             store,
@@ -124,20 +125,16 @@ class Assembly:
     async def leave(self) -> None:
         """Let others take over, if they do so in time. Where too few are left to decide anything, nobody is waited
         for: a whole cluster that is stopped at once has a last node."""
-        until_s = self._world.clock.monotonic_s() + LEAVE_S
-        leaving = asyncio.ensure_future(self.enrolment.leave())
         try:
-            while not leaving.done() and self._can_decide() and self._world.clock.monotonic_s() < until_s:
-                await asyncio.wait({leaving}, timeout=RETRY_S)
+            async with asyncio.timeout(LEAVE_S if self._can_decide() else 0) as self._leaving:
+                await self.enrolment.leave()
+        except TimeoutError:
+            if self._can_decide():
+                log.warning("the controller has not taken over in time; others will when they miss this node")
+            else:
+                log.info("nobody is left to take over")
         finally:
-            leaving.cancel()
-        await asyncio.wait({leaving})
-        if not leaving.cancelled():
-            leaving.result()
-        elif self._can_decide():
-            log.warning("the controller has not taken over in time; others will when they miss this node")
-        else:
-            log.info("nobody is left to take over")
+            self._leaving = None
 
     def _can_decide(self) -> bool:
         membership = self.quorum.raft.membership
@@ -204,6 +201,8 @@ class Assembly:
         """Its process has ended: whoever waits for it waits in vain."""
         self.quorum.suspect(node_id)
         self.controller.suspect(node_id)
+        if self._leaving is not None and not self._leaving.expired() and not self._can_decide():
+            self._leaving.reschedule(0)
 
     def _address_of(self, node_id: NodeId) -> Address | None:
         """As it says itself; before that is known, as this node was told when it came in, or at its start."""
