@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.errors import Refusal
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -20,5 +20,7 @@ async def handle(message: HeartbeatRequest, request: Request) -> HeartbeatRespon
             lambda mind, token, now: mind.heartbeat(message, caller, token, now)
         )
     except Refusal as refusal:
+        if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return HeartbeatResponse()  # as Kafka: who is a member will be known soon, and some clients give up over it
         return HeartbeatResponse(error_code=refusal.code)
     return response

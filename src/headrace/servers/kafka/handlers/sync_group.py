@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.errors import Refusal
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -18,5 +18,8 @@ async def handle(message: SyncGroupRequest, request: Request) -> SyncGroupRespon
         shard = request.node.coordination.groups_of(message.group_id)
         response: SyncGroupResponse = await shard.ask(lambda mind, token, now: mind.sync(message, caller, token, now))
     except Refusal as refusal:
+        if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # As Kafka: the round that it was part of is lost, so it joins again. Older clients know no other answer.
+            return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         return SyncGroupResponse(error_code=refusal.code)
     return response
