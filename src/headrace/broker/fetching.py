@@ -153,6 +153,8 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
         self.last_used_s = 0.0
+        self.last_records_s = 0.0
+        """When an answer last had records."""
         self.on_change: Waiting | None = None
         self.request_number = 0
         self._seen = 0

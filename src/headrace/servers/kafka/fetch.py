@@ -29,6 +29,8 @@ WAIT_MAX_MS = 60_000  # a client that wants to wait longer asks again
 REST_FACTOR = (
     10  # after a look that found too little, rest ten times as long: many small appends must not cost many looks
 )
+GATHER_S = 0.004  # between small answers to a follower: one for each of many small messages costs more than they do
+GATHER_BELOW = 64 << 10  # bytes; more is worth an answer of its own
 
 
 def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch | None:
@@ -132,13 +134,23 @@ class PendingFetch:
     def attempt(self) -> bool:
         """First look. False: the fetch waits, and will answer by itself."""
         collected = self._collect()
-        if self._is_enough(collected) or self._max_wait_ms <= 0:
+        gather_s = self._gather_s(collected)
+        if self._max_wait_ms <= 0 or (gather_s <= 0 and self._is_enough(collected)):
             return self._answer(collected, is_first_turn=True)
         collected.release()
         self._session.on_change = self
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._max_wait_ms / 1000, self.hurry)
+        if gather_s > 0:
+            self._is_news_missed = self._is_enough(collected)
+            self._rest = loop.call_later(gather_s, self._end_rest)
         return False
+
+    def _gather_s(self, collected: Collected) -> float:
+        """For how long a follower waits for more, if it got something only a moment ago."""
+        if self._session.reader is None or collected.has_error or collected.bytes_read >= GATHER_BELOW:
+            return 0.0
+        return self._session.last_records_s + GATHER_S - self._node.world.clock.monotonic_s()
 
     def session_changed(self) -> None:
         if self._rest is None:
@@ -191,6 +203,8 @@ class PendingFetch:
         """Send it; or, if some of it is not in memory, fetch that in a thread first. True if the slot is filled."""
         self._is_done = True
         self._session.note_told(collected, self._number)
+        if collected.bytes_read:
+            self._session.last_records_s = self._node.world.clock.monotonic_s()
         cold = [piece for piece in collected.slices() if not piece.file.is_cached(piece.position, piece.size)]
         if cold:
             self._settle_timer()
