@@ -3,9 +3,10 @@
 Nothing waits here: when no callback is ready, time jumps to the next timer. Chance, hash order and threads stay
 outside, so the same program takes the same steps every time.
 
-This is the only file that touches private parts of asyncio: the loop's `_run_once` and `_write_to_self`, and a task's
-`_log_destroy_pending`. They are the same in CPython 3.11 to 3.14. Its queue, its timers and its handles are our own,
-because each carries the life that it belongs to, and because a run has half a million turns.
+This is the only file that touches private parts of asyncio: the loop's `_run_once`, `_write_to_self` and
+`_asyncgen_finalizer_hook`, and a task's `_log_destroy_pending`. They are the same in CPython 3.11 to 3.14. Its queue,
+its timers and its handles are our own, because each carries the life that it belongs to, and because a run has half a
+million turns.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from headrace.simulation.life import OUTSIDE, HostIsDown, Life, life_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
+    from types import AsyncGeneratorType
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -292,6 +294,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # What asyncio asks of a loop.
 
     def _write_to_self(self) -> None: ...
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGeneratorType[Any, Any]) -> None:
+        """Somebody's generator is garbage. If it was in the middle of a step, its process has died over it, and does
+        not tidy up."""
+        if not agen.ag_running:
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None

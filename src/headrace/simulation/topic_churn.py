@@ -99,7 +99,9 @@ class _Keeper:
                 return
             match chance.choice(("delete", "grow", "alter", "write")):
                 case "delete":
-                    if await self._try(admin, lambda: admin.delete_topic(self._topic)):
+                    if await self._try(
+                        admin, lambda: admin.delete_topic(self._topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    ):
                         expected.exists = False
                 case "grow" if expected.partition_count < PARTITIONS_MAX:
                     total = expected.partition_count + 1
@@ -123,7 +125,7 @@ class _Keeper:
         async def create() -> None:
             await admin.create_topic(self._topic, partitions=partition_count, configs={RETENTION: retention_ms})
 
-        if await self._try(admin, create):
+        if await self._try(admin, create, ErrorCode.TOPIC_ALREADY_EXISTS):
             expected.exists = True
             expected.partition_count = partition_count
             expected.retention_ms = retention_ms
@@ -158,11 +160,20 @@ class _Keeper:
                         detail = f"a new topic begins with offsets {first} to {end}"
                         self._stage.history.report(Kind.INVENTED, place, end, detail)
 
-    async def _try(self, admin: Admin, attempt: Callable[[], Awaitable[object]]) -> bool:
-        """True if it was done. Otherwise nothing is certain any more, unless the node refused it."""
+    async def _try(
+        self, admin: Admin, attempt: Callable[[], Awaitable[object]], if_done: ErrorCode | None = None
+    ) -> bool:
+        """True if it was done. Otherwise nothing is certain any more, unless the node refused it.
+
+        `if_done` is what whoever tries it again hears.
+        """
         try:
             await attempt()
         except Refusal as refusal:
+            if self._stage.is_clustered and refusal.code == if_done:
+                # Perhaps by the same request: a node whose controller is lost over it asks the next one, as Kafka's do.
+                self._expected.is_certain = False
+                return False
             if self._stage.is_clustered and refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 await self._probe(admin)  # clients look first, and the node that showed them may be behind
                 return False
