@@ -10,7 +10,6 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headrace.client.errors import error_code
 from headrace.client.offsets import find_bounds
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.wire.batches import HEADER_SIZE, read_header
@@ -163,7 +162,7 @@ class RangeFeed:
         )
         connection = await cluster.node_connection(leader.leader)
         answer = await connection.request(request, FetchResponse, timeout_s=FETCH_WAIT_MS / 1000 + ANSWER_GRACE_S)
-        code = error_code(answer.error_code or answer.responses[0].partitions[0].error_code)
+        code = ErrorCode(answer.error_code or answer.responses[0].partitions[0].error_code)
         if code not in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
             raise Refusal(code, f"{name} cannot be read: {code.name.lower().replace('_', ' ')}")
         return answer

@@ -248,3 +248,35 @@ def test_a_majority_of_emptied_disks_founds_nothing_over_a_living_node() -> None
         assert survivor.present.quorum.has_log
 
     played(story)
+
+
+def test_a_node_that_leaves_looks_again_for_those_that_were_away() -> None:
+    """Three of five were restarted one by one. One that had seen them go, and had no word with them since, must not
+    take them for gone when it leaves: it would go without a word itself."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        leaver = leading(cluster)
+        assert leaver is not None
+        assert leaver.node is not None
+        heir, *others = (process for process in cluster.nodes if process is not leaver)
+        leaver.node.quorum.hand_over(heir.node_id)
+        await until(lambda: leading(cluster) is heir)
+        for process in others:
+            await restart(process, heir)
+        assert leaver.node.assembly.peers.absent == {process.node_id for process in others}, "else this tells nothing"
+        await leaver.node.leave()
+        assert not may_serve(heir, leaver)
+
+    played(story, node_count=5)
+
+
+async def restart(process: NodeProcess, controller: NodeProcess) -> None:
+    process.host.crash()
+    await until(lambda: not may_serve(controller, process))
+    process.launch()
+    await until(lambda: process.is_serving)
+
+
+def may_serve(controller: NodeProcess, other: NodeProcess) -> bool:
+    assert controller.node is not None
+    return not controller.node.image.nodes[other.node_id].is_fenced

@@ -125,6 +125,7 @@ class Assembly:
     async def leave(self) -> None:
         """Let others take over, if they do so in time. Where too few are left to decide anything, nobody is waited
         for: a whole cluster that is stopped at once has a last node."""
+        await self.peers.look_for_absent()
         try:
             async with asyncio.timeout(LEAVE_S if self._can_decide() else 0) as self._leaving:
                 await self.enrolment.leave()

@@ -142,13 +142,19 @@ class LogCleaner:
         return dirtiness
 
     async def _clean(self, partition: Partition) -> bool:
-        """One pass over one log. False if it came to nothing."""
+        """One pass over one log. False if it came to nothing; then nothing is left of it that takes up room."""
         state = self.states[partition.log_id]
         try:
             await self._store.settle(partition.log)
+            is_done = await self._pass_over(partition, state)
+            if not is_done:
+                await self._store.sweep(partition.log)
         except Refusal as trouble:
             _note_trouble(partition, state, trouble)
             return False
+        return is_done
+
+    async def _pass_over(self, partition: Partition, state: CleaningState) -> bool:
         settings = partition.log.settings.compaction
         if settings is None or partition.log.is_closed:
             return False

@@ -2,7 +2,8 @@
 
 A follower fetches ahead of what it has flushed, and tells with each fetch how much it has. While nothing comes, a
 fetch waits at the leader; when our disk has flushed more, another one is sent to say so, and the leader answers the
-first at once. So the leader learns what is safe as soon as it is, and bytes never wait for a disk.
+first at once. So the leader learns what is safe as soon as it is, and many bytes never wait for a disk. After a few
+bytes the next fetch does, for a moment: until they are flushed the leader gathers more.
 
 A fetch names only partitions of which there is something new to say. One that the leader refuses is left out for a
 moment, so that it does not slow down the others.

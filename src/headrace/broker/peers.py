@@ -70,7 +70,8 @@ class Peers:
         self._postmen: dict[NodeId, _Postman] = {}
         self._doubted_s: dict[NodeId, float] = {}
         self.absent: set[NodeId] = set()
-        """Whose process has ended, as the last attempt to reach them showed."""
+        """Whose process has ended, as the last attempt to reach them showed. Who has come back since may not have been
+        tried again: `look_for_absent` does."""
         self._tasks = TaskScope(on_failure)
         self._is_closed = False
 
@@ -158,6 +159,16 @@ class Peers:
             except (ClientError, Refusal) as trouble:
                 log.debug("node %d has closed a connection, and cannot be reached: %s", node_id, trouble)
                 await asyncio.sleep(RETRY_FIRST_S)
+
+    async def look_for_absent(self) -> None:
+        """Somebody who came back makes itself known to the controller, and not to everyone."""
+        await asyncio.gather(*map(self._try_to_reach, self.absent))
+
+    async def _try_to_reach(self, node_id: NodeId) -> None:
+        try:
+            await self.connection(node_id, LETTERS)
+        except (ClientError, Refusal) as trouble:
+            log.debug("node %d is still away: %s", node_id, trouble)
 
     @property
     def now_s(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.client.errors import error_code, refuse_unless_ok
+from headrace.client.errors import refuse_unless_ok
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, Millis, NodeId, Offset, TopicPartition
 
@@ -293,7 +293,7 @@ def _member(state: ReplicaState) -> QuorumMember:
 
 
 def _refusal(code: int, message: str | None) -> Refusal:
-    named: ErrorCode = error_code(code)
+    named = ErrorCode(code)
     return Refusal(named, message or named.name.lower().replace("_", " "))
 
 

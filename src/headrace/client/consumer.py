@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from headrace.client.errors import ClientError, error_code
+from headrace.client.errors import ClientError
 from headrace.client.fetch_session import Wanted
 from headrace.client.fetcher import Fetcher, Wish
 from headrace.client.offsets import Edge, IsolationLevel, find_bounds, find_offsets
@@ -254,7 +254,7 @@ class AssignedConsumer:
         buffer = self._buffers.get(name)
         if buffer is None or buffer.fetch_offset != offset:
             return
-        code = error_code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._straying[name] = None
             self._look_for_range(buffer)

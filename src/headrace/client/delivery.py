@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.client.batch import Identity
-from headrace.client.errors import ClientError, error_code, refuse_unless_ok
+from headrace.client.errors import ClientError, refuse_unless_ok
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Millis, Offset, ProducerId
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -205,7 +205,7 @@ class Deliveries:
         self.wake(lane)
 
     def _refused(self, lane: Lane, batch: PendingBatch, answer: PartitionProduceResponse) -> None:
-        code = error_code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and not batch.is_uncertain:
             halves = batch.split()
             lane.put_back(halves, 0.0)

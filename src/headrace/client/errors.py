@@ -45,13 +45,5 @@ class TransactionAborted(ClientError):
 def refuse_unless_ok(code: int, what: str, message: str | None = None) -> None:
     """Raise the error that a node answered with. `what` names the thing that it answered about."""
     if code != ErrorCode.NONE:
-        error = error_code(code)
+        error = ErrorCode(code)
         raise Refusal(error, message or f"{what}: {error.name.lower().replace('_', ' ')}")
-
-
-def error_code(code: int) -> ErrorCode:
-    """A node newer than we are may answer codes that we have no name for."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.client.cluster import Patience
-from headrace.client.errors import ClientError, error_code
+from headrace.client.errors import ClientError
 from headrace.client.fetch_session import FetchSession, Wanted
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, TopicPartition
@@ -103,7 +103,7 @@ class Fetcher:
         )
         answer = await connection.request(request, FetchResponse, timeout_s=wish.max_wait_ms / 1000 + ANSWER_GRACE_S)
         if answer.error_code:
-            code = error_code(answer.error_code)
+            code = ErrorCode(answer.error_code)
             self._session.reset()
             if code not in _SESSION_LOST:
                 raise Refusal(code, f"node {self._node_id} refuses to be read: {code.name.lower().replace('_', ' ')}")
@@ -119,7 +119,7 @@ class Fetcher:
             for partition in topic.partitions:
                 # From version 13 on an answer names topics by id alone.
                 name = TopicPartition(topic.topic or names.get(topic.topic_id, ""), partition.partition_index)
-                code = error_code(partition.error_code)
+                code = ErrorCode(partition.error_code)
                 if code.is_retriable:
                     moved = Refusal(code, f"{name}: {code.name.lower().replace('_', ' ')}")
                 elif name in wanted:

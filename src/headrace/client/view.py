@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.client.errors import error_code
+from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_NODE, Epoch, NodeId, TopicId
 from headrace.runtime.network import Address
 
 if TYPE_CHECKING:
-    from headrace.model.errors import ErrorCode
     from headrace.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 DEFAULT_PORT = 9092
@@ -68,7 +67,7 @@ def view_of(answer: MetadataResponse) -> ClusterView:
     for topic in answer.topics:
         name = topic.name or ""
         if topic.error_code:
-            refusals[name] = error_code(topic.error_code)
+            refusals[name] = ErrorCode(topic.error_code)
         else:
             topics[name] = _topic(name, topic)
     return ClusterView(

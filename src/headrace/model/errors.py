@@ -149,6 +149,11 @@ class ErrorCode(IntEnum):
         """True if the same request may succeed later without being changed."""
         return self in _RETRIABLE
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        """A node newer than we are may answer codes that we have no name for. That must be no reason to fail."""
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+
 
 _RETRIABLE = frozenset(
     {

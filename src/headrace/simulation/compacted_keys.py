@@ -62,7 +62,8 @@ class Attempts:
 
     acked: Found | None = None
     """The newest."""
-    unknown: set[bytes | None] = field(default_factory=set)
+    unknown: list[bytes | None] = field(default_factory=list)
+    """A value is there once, a deletion as often as one was sent that is not known to have been acked."""
 
     def why_wrong(self, found: Found | None) -> str | None:
         """None if a reader may see this as the newest record of the key."""
@@ -109,7 +110,7 @@ class CompactedKeys:
         burst: list[tuple[bytes, bytes | None, Receipt]] = []
         for key in chance.choices(KEYS, k=chance.randint(1, 4)):
             value = None if chance.random() < TOMBSTONE_FRACTION else self._stage.value(name, chance)
-            self._attempts[key].unknown.add(value)
+            self._attempts[key].unknown.append(value)
             with suppress(*TROUBLE):
                 burst.append((key, value, await producer.send(PLACE.topic, key, value, partition=PLACE.partition)))
         for key, value, receipt in burst:
@@ -118,8 +119,7 @@ class CompactedKeys:
 
     def _note_acked(self, key: bytes, sent: Found) -> None:
         attempts = self._attempts[key]
-        if sent.value is not None:  # unlike any other; of deletions another one may still be under way
-            attempts.unknown.discard(sent.value)
+        attempts.unknown.remove(sent.value)
         if attempts.acked is None or sent.offset > attempts.acked.offset:
             attempts.acked = sent
 

@@ -55,6 +55,9 @@ class _Truth:
     """Below the true high watermark, by base offset: without a gap from the first to `known_end`."""
     known_start: int = 0
     known_end: int = 0
+    is_compacted: bool = False
+    """Some replica was. Each is in its own way, and those who follow it copy what it made of its batches, which need
+    not show: so from then on their bytes are not compared. `compacted_keys` looks at what they hold."""
 
 
 @dataclass(slots=True)
@@ -74,6 +77,7 @@ _mark_of = attrgetter(
     "log.flushed_offset",
     "log.next_offset",
     "log.cuts",
+    "log.mark",
     "replica.is_leader",
     "replica.leader_epoch",
     "replica.in_sync",
@@ -179,6 +183,8 @@ class ReplicaWatch:
             self._look_at(process, partition)
 
     def _look_at(self, process: NodeProcess, partition: Partition) -> None:
+        if partition.log.may_have_gaps:
+            self._truth(partition.log_id).is_compacted = True
         if partition.replica.is_leader:
             self._check_lease(process, partition)
         if partition.replica.is_leader and self._look_at_leader(process.node_id, partition):
@@ -248,7 +254,7 @@ class ReplicaWatch:
                 f"and has {log.flushed_offset} on its disk; {truth.high_watermark} was committed"
             )
             self._report(Kind.BEHIND, partition.name, log.flushed_offset, detail)
-        elif not log.may_have_gaps:  # each replica compacts on its own; `compacted_keys` looks at those
+        elif not truth.is_compacted:
             self._compare(process, partition, truth)
 
     # Bytes

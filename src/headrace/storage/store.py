@@ -305,6 +305,12 @@ class LogStore:
         if (rest := self._unsettled.get(log.log_id)) is not None:
             await self._end_swap(log, rest)
 
+    async def sweep(self, log: PartitionLog) -> None:
+        """Remove what a pass wrote that came to nothing. The rest of a swap, if there is one, has to end first."""
+        async with self._rewriting:
+            if not log.is_closed and log.log_id not in self._unsettled:
+                await self._change(partial(swap.sweep, self.world.disk, log.directory))
+
     async def swap(self, log: PartitionLog, cleaned: CleanedRun, cuts: int) -> bool:
         """Put cleaned segments in place; `cuts` tells how often the log had been truncated before it was read.
 

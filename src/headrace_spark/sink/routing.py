@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.client.cluster import Patience
-from headrace.client.errors import error_code, refuse_unless_ok
+from headrace.client.errors import refuse_unless_ok
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -138,7 +138,7 @@ async def _ask_for_creation(cluster: Cluster, topic: str) -> Refusal:
     """A Refusal that is raised will not pass. One that is returned may: a topic is unknown while it is created."""
     request = MetadataRequest([MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
     answer = await cluster.ask(request, MetadataResponse)
-    code = error_code(answer.topics[0].error_code)
+    code = ErrorCode(answer.topics[0].error_code)
     if not code.is_retriable:
         refuse_unless_ok(code, f"topic {topic!r} is not there and cannot be created")
     return Refusal(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.client.batch import Identity
 from headrace.client.cluster import Patience
-from headrace.client.errors import ClientError, error_code, refuse_unless_ok
+from headrace.client.errors import ClientError, refuse_unless_ok
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_OFFSET, Offset, ProducerId
 from headrace.wire.batches import SEQUENCE_MAX
@@ -220,7 +220,7 @@ def _read_answer(answer: ProduceResponse, partition: TopicPartition) -> Offset:
         return NO_OFFSET
     if outcome.error_code in {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}:
         raise Refusal(
-            error_code(outcome.error_code),
+            ErrorCode(outcome.error_code),
             f"{partition} refuses a batch as too large. Set the option kafka.batch.size below the topic's "
             "max.message.bytes; if one record alone is larger, raise max.message.bytes",
         )

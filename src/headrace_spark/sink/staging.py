@@ -16,7 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from headrace.client.admin import Admin
-from headrace.client.errors import ClientError, error_code, refuse_unless_ok
+from headrace.client.errors import ClientError, refuse_unless_ok
 from headrace.client.offsets import CLIENT_REPLICA_ID
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_OFFSET, TOPIC_NAME_MAX, TopicPartition
@@ -159,7 +159,7 @@ async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int) -> me
         answer = await connection.request(request, FetchResponse)
         refuse_unless_ok(answer.error_code, f"reading {partition}")
         found = answer.responses[0].partitions[0]
-        if error_code(found.error_code) == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if ErrorCode(found.error_code) == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise _staged_is_gone(partition, offset)
         refuse_unless_ok(found.error_code, f"reading {partition}")
         return memoryview(found.records or b"")

@@ -32,7 +32,11 @@ from headrace.storage.store import LogStore
 from headrace.wire.records import encode_batch
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from pathlib import Path
+
+    from headrace.storage.compaction.job import CleaningJob, Event
+    from headrace.storage.log import PartitionLog
 
 NODE = NodeId(1)
 TOPIC_ID = TopicId(bytes([7] * 16))
@@ -119,6 +123,52 @@ def test_a_swap_that_a_full_disk_held_up_is_ended_before_the_log_is_cleaned_agai
         device.watch(watch)
         await cleaner.clean_what_is_due()
         assert (state.passes, state.errors) == (1, 1)
+        await store.close()
+
+    asyncio.run(main())
+
+
+class CutShort(InThread):
+    """Whenever something is about to take its place, the end of the log is cut off, as its leader may wish."""
+
+    def __init__(self, world: World, store: LogStore, partition: Partition) -> None:
+        super().__init__(world)
+        self._store = store
+        self._partition = partition
+        self.was_written = False
+
+    async def run(self, job: CleaningJob, bytes_per_s: float) -> AsyncGenerator[Event, None]:
+        partition_log = self._partition.log
+        async for event in super().run(job, bytes_per_s):
+            if drafts_in(partition_log):
+                self.was_written = True
+                self._partition.append(encode_batch([(self._store.world.clock.wall_ms(), b"k", b"3", ())]))
+                await self._store.truncate(partition_log, partition_log.next_offset - 1)
+            yield event
+
+
+def drafts_in(partition_log: PartitionLog) -> list[str]:
+    return [name for name in partition_log.disk.list(partition_log.directory) if name.endswith(layout.CLEANED)]
+
+
+def test_nothing_is_left_of_a_pass_that_came_to_nothing() -> None:
+    async def main() -> None:
+        world = World(
+            SystemClock(), SimulatedDisk(Device(Random(1))), SystemEntropy(), SystemNetwork(), SystemThreads()
+        )
+        store = LogStore(world, on_flushed=lambda _: None)
+        await store.start()
+        partition = await _partition(world, store, 0)
+        served = ServedTopic(TOPIC_ID, "orders")
+        served.partitions.append(partition)
+        table = TopicTable()
+        table.add(served)
+        worker = CutShort(world, store, partition)
+        cleaner = LogCleaner(table, store, worker, lambda: DEFAULT_NODE_SETTINGS)
+        await cleaner.clean_what_is_due()
+        assert worker.was_written
+        assert cleaner.states[partition.log_id].passes == 0
+        assert drafts_in(partition.log) == []
         await store.close()
 
     asyncio.run(main())

@@ -69,6 +69,13 @@ def discard(disk: Disk, directory: str, cleaned: CleanedRun) -> None:
             disk.remove(stem + ending + layout.CLEANED)
 
 
+def sweep(disk: Disk, directory: str) -> None:
+    """In a thread, while no swap is under way: remove what a pass wrote that was ended before its time."""
+    for name in disk.list(directory):
+        if name.endswith(layout.CLEANED):
+            disk.remove(f"{directory}/{name}")
+
+
 def complete_swaps(disk: Disk, directory: str) -> list[tuple[int, int]]:
     """At start: do what was promised. The base and end of each."""
     names = disk.list(directory)

@@ -1,0 +1,86 @@
+"""Letters to another node, over a real socket: whatever it answers, the next letter reaches it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.broker.peers import Peers
+from headrace.model.names import NodeId, Offset
+from headrace.raft.log import Term
+from headrace.raft.membership import Replica
+from headrace.raft.messages import Letter, RequestVote
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.disk import SystemDisk
+from headrace.runtime.entropy import SystemEntropy
+from headrace.runtime.network import SystemNetwork
+from headrace.runtime.threads import SystemThreads
+from headrace.runtime.world import World
+from headrace.wire.messages.raft_request_vote import RaftRequestVoteRequest, RaftRequestVoteResponse
+from tests.unit.client.scripted_node import HANG_UP, ScriptedNode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+ME, PEER = NodeId(2), NodeId(1)
+VOTE = RaftRequestVoteRequest.API_KEY
+FINE = RaftRequestVoteResponse(0)
+UNHEARD_OF = 9_999  # a code that Kafka may give a meaning to some day
+LETTERS_MAX = 2_000  # only a limit: a connection that was lost is opened again after a few
+ENOUGH = 10
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[ScriptedNode]:
+    running = await ScriptedNode().start()
+    yield running
+    await running.stop()
+
+
+@pytest.fixture
+def failures() -> list[BaseException]:
+    """What went wrong where nobody waits for it."""
+    return []
+
+
+@pytest.fixture
+async def peers(node: ScriptedNode, failures: list[BaseException], tmp_path: Path) -> AsyncIterator[Peers]:
+    world = World(SystemClock(), SystemDisk(tmp_path), SystemEntropy(), SystemNetwork(), SystemThreads())
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    running = Peers(
+        ME, world, lambda _: node.address, lambda: "", lambda _: None, lambda _, failure: failures.append(failure)
+    )
+    yield running
+    await running.close()
+    world.disk.close()
+
+
+def letter(term: int) -> Letter:
+    return Letter(PEER, RequestVote(Replica(ME, b"d" * 16), Term(term), Term(0), Offset(0), is_rehearsal=True))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(RaftRequestVoteResponse(UNHEARD_OF), id="a code of a newer node"),
+        pytest.param(b"\0\0\0\4nose", id="to a request that was never sent"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="nonsense"),
+        pytest.param(HANG_UP, id="none"),
+    ],
+)
+async def test_letters_go_on_whatever_is_answered(
+    node: ScriptedNode, peers: Peers, failures: list[BaseException], answer: object
+) -> None:
+    node.script[VOTE] = [FINE, answer, *[FINE] * LETTERS_MAX]
+    for term in range(1, LETTERS_MAX):
+        peers.send(letter(term))
+        await asyncio.sleep(0.01)
+        if len(node.asked(VOTE)) > ENOUGH:
+            break
+    assert len(node.asked(VOTE)) > ENOUGH, "no letter gets there any more"
+    terms = [request.term for request in node.asked(VOTE)]
+    assert terms == sorted(terms)
+    assert failures == []
