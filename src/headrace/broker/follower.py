@@ -304,6 +304,7 @@ class _Fetcher:
             self._got_stuck(partition, refusal)
             return False
         self._session.begin_again(partition)
+        self._tell()  # a fetch that waits there now knows nothing of it
         return True
 
     def _got_stuck(self, partition: Partition, refusal: Refusal) -> None:
