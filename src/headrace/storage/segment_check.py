@@ -6,6 +6,7 @@ still be cut off, or be compacted and replaced; whoever asked has to see whether
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.storage.damage import DamagedRange
@@ -52,6 +53,10 @@ class SegmentCheck:
         except FileNotFoundError:
             self.is_gone = True
             return 0
+        except OSError as error:
+            if error.errno != errno.EIO:  # else it says nothing about the file
+                raise
+            return self._give_up(error)
         try:
             if before == 0 and self._span.is_synced:
                 file.forget_cached()  # what memory shows says nothing about the device
@@ -59,11 +64,17 @@ class SegmentCheck:
             if self.position >= self._span.size and self._span.is_synced:
                 file.forget_cached()  # memory is for those who read because they need it
         except OSError as error:
-            self._note(self.position, self._span.end_offset, f"the disk cannot read it: {error}")
-            self.position = self._span.size
+            return self._give_up(error)
         finally:
             file.close()
         return self.position - before
+
+    def _give_up(self, error: OSError) -> int:
+        """The rest cannot be read."""
+        rest = self._span.size - self.position
+        self._note(self.position, self._span.end_offset, f"the disk cannot read it: {error}")
+        self.position = self._span.size
+        return rest
 
     def _read_on(self, file: File, until: int) -> None:
         while self.position < until:

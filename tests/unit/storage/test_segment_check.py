@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from tests.unit.storage.small_logs import batch_at, log_of, new_log, read, read_
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headrace.runtime.disk import SystemDisk
+    from headrace.runtime.disk import File, SystemDisk
     from headrace.simulation.device import Device
     from headrace.simulation.disk import SimulatedDisk
     from headrace.storage.damage import DamagedRange
@@ -125,6 +126,21 @@ def test_what_the_disk_cannot_read_is_damaged(simulated: SimulatedDisk, device: 
     device.fail(Operation.READ, log.segments[1].log_path)
     (found,) = checked(log)
     assert found.first_offset == log.segments[1].base_offset
+    assert "the disk cannot read it" in found.problem
+
+
+def test_what_the_disk_cannot_open_is_damaged(simulated: SimulatedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_of(simulated, 40)
+    lost, really_open = log.segments[1], simulated.open
+
+    def open_or_fail(path: str, *, create: bool = False) -> File:
+        if path == lost.log_path:
+            raise OSError(errno.EIO, "Input/output error")
+        return really_open(path, create=create)
+
+    monkeypatch.setattr(simulated, "open", open_or_fail)
+    (found,) = checked(log)
+    assert (found.first_offset, found.end_offset) == (lost.base_offset, log.segments[2].base_offset)
     assert "the disk cannot read it" in found.problem
 
 
