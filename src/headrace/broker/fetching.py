@@ -28,6 +28,8 @@ EVICTABLE_AFTER_S: Final = 120.0  # a session in use is not taken away from its 
 SESSION_PARTITIONS_MAX: Final = 500_000  # of all sessions together: some 100 MB, whatever clients pretend to want
 SLICES_MAX: Final = 256  # files that one answer keeps open until it has left
 SESSION_ID_MAX: Final = 2**31 - 1
+ANSWERS_APART_S: Final = 0.004  # small ones to a follower: one for each of many small messages costs more than they do
+GATHER_BELOW: Final = 64 << 10  # bytes of an answer, at either end of it; for more nobody waits
 
 NO_SESSION: Final = 0
 EPOCH_OPENS: Final = 0
@@ -153,11 +155,11 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
         self.last_used_s = 0.0
-        self.last_records_s = 0.0
-        """When an answer last had records."""
         self.on_change: Waiting | None = None
         self.request_number = 0
         self._seen = 0
+        self._last_records_s = 0.0
+        """When an answer last had records."""
         self._topics = topics
         self._wanted: dict[tuple[str | bytes, int], Wanted] = {}
         self._dirty: dict[Wanted, None] = {}
@@ -217,8 +219,17 @@ class FetchSession:
             raise
         return collected
 
-    def note_told(self, collected: Collected, request_number: int) -> None:
+    def gather_s(self, collected: Collected, now_s: float) -> float:
+        """For how long a follower waits for more than that, if it got something only a moment ago. Not above 0: it does
+        not."""
+        if self.reader is None or collected.has_error or collected.bytes_read >= GATHER_BELOW:
+            return 0.0
+        return self._last_records_s + ANSWERS_APART_S - now_s
+
+    def note_told(self, collected: Collected, request_number: int, now_s: float) -> None:
         """These results, which were collected just now, answer that request."""
+        if collected.bytes_read:
+            self._last_records_s = now_s
         for wanted, fetched in collected.results:
             if fetched.error_code:
                 wanted.told = None  # recovery is news again

@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headrace.broker.fetching import GATHER_BELOW
 from headrace.broker.follower_session import FollowerSession
 from headrace.broker.peers import RETRY_FIRST_S, RETRY_MAX_S
 from headrace.client.errors import ClientError
@@ -42,7 +43,6 @@ ANSWER_S: Final = 5.0  # beyond the wait: a leader may have to read a cold disk
 FETCH_BYTES: Final = 8 << 20
 AHEAD_MAX: Final = 2  # fetches under way: one that waits, and one that says what was flushed meanwhile
 GATHER_S: Final = 0.01  # a usual disk has flushed by then
-GATHER_BELOW: Final = 64 << 10  # bytes of an answer; with more, the next is asked for while the disk is at work
 
 
 class Followers:

@@ -174,12 +174,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             errand.cancel()
         return errand
 
-    def call_later(  # type: ignore[override]
+    def call_later(  # type: ignore[override]  # as call_soon
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Errand:
         return self.call_at(self._now + delay, callback, *args, context=context)
 
-    def call_at(  # type: ignore[override]
+    def call_at(  # type: ignore[override]  # as call_soon
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Errand:
         life = life_of(context)
@@ -299,9 +299,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Somebody's generator is garbage. If it was in the middle of a step, its process has died over it, and does
         not tidy up."""
         if not agen.ag_running:
-            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]  # it is private
 
-    def call_soon_threadsafe(  # type: ignore[override]
+    def call_soon_threadsafe(  # type: ignore[override]  # as call_soon
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Errand:
         if threading.get_ident() != getattr(self, "_thread_id", None):

@@ -97,6 +97,14 @@ def test_a_log_that_lost_its_segments_since_it_was_chosen_is_left_alone(tmp_path
     asyncio.run(main())
 
 
+def table_of(partition: Partition) -> TopicTable:
+    served = ServedTopic(TOPIC_ID, "orders")
+    served.partitions.append(partition)
+    table = TopicTable()
+    table.add(served)
+    return table
+
+
 def test_a_swap_that_a_full_disk_held_up_is_ended_before_the_log_is_cleaned_again() -> None:
     async def main() -> None:
         device = Device(Random(1))
@@ -105,11 +113,7 @@ def test_a_swap_that_a_full_disk_held_up_is_ended_before_the_log_is_cleaned_agai
         store = LogStore(world, on_flushed=lambda _: None)
         await store.start()
         partition = await _partition(world, store, 0)
-        served = ServedTopic(TOPIC_ID, "orders")
-        served.partitions.append(partition)
-        table = TopicTable()
-        table.add(served)
-        cleaner = LogCleaner(table, store, InThread(world), lambda: DEFAULT_NODE_SETTINGS)
+        cleaner = LogCleaner(table_of(partition), store, InThread(world), lambda: DEFAULT_NODE_SETTINGS)
         promise = f"{partition.log.directory}/{layout.swap_name((0, 2))}"
         device.fail(Operation.REMOVE, promise, code=errno.ENOSPC)
         await cleaner.clean_what_is_due()
@@ -159,12 +163,8 @@ def test_nothing_is_left_of_a_pass_that_came_to_nothing() -> None:
         store = LogStore(world, on_flushed=lambda _: None)
         await store.start()
         partition = await _partition(world, store, 0)
-        served = ServedTopic(TOPIC_ID, "orders")
-        served.partitions.append(partition)
-        table = TopicTable()
-        table.add(served)
         worker = CutShort(world, store, partition)
-        cleaner = LogCleaner(table, store, worker, lambda: DEFAULT_NODE_SETTINGS)
+        cleaner = LogCleaner(table_of(partition), store, worker, lambda: DEFAULT_NODE_SETTINGS)
         await cleaner.clean_what_is_due()
         assert worker.was_written
         assert cleaner.states[partition.log_id].passes == 0

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.broker import follower_session
-from headrace.broker.fetching import NO_SESSION, FetchSession, Reader, SessionCache, Wanted
+from headrace.broker.fetching import (
+    ANSWERS_APART_S,
+    GATHER_BELOW,
+    NO_SESSION,
+    FetchSession,
+    Reader,
+    SessionCache,
+    Wanted,
+)
 from headrace.broker.follower_session import FollowerSession
 from headrace.broker.topics import ServedTopic, TopicTable
 from headrace.model.errors import ErrorCode
@@ -30,6 +38,7 @@ FOLLOWER = NodeId(2)
 LIFE = 7
 EPOCH = Epoch(0)
 ROOM = 1 << 20
+NOW_S = 100.0
 SETTINGS = LogSettings(segment_ms=1 << 60, retention_ms=None)
 
 
@@ -84,7 +93,7 @@ class Leader:
     def answer(self) -> list[tuple[int, int]]:
         """Answers the last request; positions and sizes of what is sent, in the log's file."""
         collected = self.look()
-        self.session.note_told(collected, self.session.request_number)
+        self.session.note_told(collected, self.session.request_number, NOW_S)
         return _sent(collected)
 
     def look(self) -> Collected:
@@ -151,8 +160,29 @@ def test_a_look_that_sends_nothing_loses_no_news(small: SmallPartition) -> None:
     for _ in range(2):
         looked = leader.look()
         assert [fetched.high_watermark for _, fetched in looked.results] == [1]
-    leader.session.note_told(looked, leader.session.request_number)
+    leader.session.note_told(looked, leader.session.request_number, NOW_S)
     assert leader.look().results == []
+
+
+def test_after_a_small_answer_a_follower_waits_a_moment_for_more(small: SmallPartition) -> None:
+    leader = Leader(small)
+    leader.asked(0)
+    small.send(batch_of())
+    looked = leader.look()
+    assert leader.session.gather_s(looked, NOW_S) <= 0, "the first after a pause is sent at once"
+    looked.release()
+    leader.answer()
+    leader.asked(1)
+    small.send(batch_of())
+    looked = leader.look()
+    assert leader.session.gather_s(looked, NOW_S + ANSWERS_APART_S / 4) == pytest.approx(ANSWERS_APART_S * 3 / 4)
+    assert leader.session.gather_s(looked, NOW_S + 2 * ANSWERS_APART_S) <= 0
+    looked.bytes_read = GATHER_BELOW
+    assert leader.session.gather_s(looked, NOW_S) <= 0, "much is worth an answer of its own"
+    leader.session.reader = None
+    looked.bytes_read = BATCH_BYTES
+    assert leader.session.gather_s(looked, NOW_S) <= 0, "a consumer says itself what it waits for"
+    looked.release()
 
 
 def test_a_log_that_begins_inside_a_batch_is_followed_from_where_that_batch_begins(small: SmallPartition) -> None:
@@ -180,7 +210,7 @@ def test_a_consumer_that_asks_for_nothing_new_gets_the_same_again(small: SmallPa
     for _ in range(2):
         consumer.begin_request()
         collected = consumer.collect(ROOM, is_full=False, is_committed_only=False)
-        consumer.note_told(collected, consumer.request_number)
+        consumer.note_told(collected, consumer.request_number, NOW_S)
         assert _sent(collected) == [(0, BATCH_BYTES)]
 
 

@@ -29,8 +29,6 @@ WAIT_MAX_MS = 60_000  # a client that wants to wait longer asks again
 REST_FACTOR = (
     10  # after a look that found too little, rest ten times as long: many small appends must not cost many looks
 )
-GATHER_S = 0.004  # between small answers to a follower: one for each of many small messages costs more than they do
-GATHER_BELOW = 64 << 10  # bytes; more is worth an answer of its own
 
 
 def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch | None:
@@ -131,10 +129,14 @@ class PendingFetch:
     def _node(self) -> Node:
         return self._request.node
 
+    @property
+    def _now_s(self) -> float:
+        return self._node.world.clock.monotonic_s()
+
     def attempt(self) -> bool:
         """First look. False: the fetch waits, and will answer by itself."""
         collected = self._collect()
-        gather_s = self._gather_s(collected)
+        gather_s = self._session.gather_s(collected, self._now_s)
         if self._max_wait_ms <= 0 or (gather_s <= 0 and self._is_enough(collected)):
             return self._answer(collected, is_first_turn=True)
         collected.release()
@@ -145,12 +147,6 @@ class PendingFetch:
             self._is_news_missed = self._is_enough(collected)
             self._rest = loop.call_later(gather_s, self._end_rest)
         return False
-
-    def _gather_s(self, collected: Collected) -> float:
-        """For how long a follower waits for more, if it got something only a moment ago."""
-        if self._session.reader is None or collected.has_error or collected.bytes_read >= GATHER_BELOW:
-            return 0.0
-        return self._session.last_records_s + GATHER_S - self._node.world.clock.monotonic_s()
 
     def session_changed(self) -> None:
         if self._rest is None:
@@ -167,14 +163,13 @@ class PendingFetch:
         if self._is_done:
             return
         try:
-            clock = self._node.world.clock
-            began_s = clock.monotonic_s()
+            began_s = self._now_s
             collected = self._collect()
             if is_last or self._is_enough(collected):
                 self._answer(collected, is_first_turn=False)
             else:
                 collected.release()
-                rest_s = REST_FACTOR * (clock.monotonic_s() - began_s)
+                rest_s = REST_FACTOR * (self._now_s - began_s)
                 self._rest = asyncio.get_running_loop().call_later(rest_s, self._end_rest)
         except DiskFailure as failure:
             self._node.fail(failure)
@@ -202,9 +197,7 @@ class PendingFetch:
     def _answer(self, collected: Collected, *, is_first_turn: bool) -> bool:
         """Send it; or, if some of it is not in memory, fetch that in a thread first. True if the slot is filled."""
         self._is_done = True
-        self._session.note_told(collected, self._number)
-        if collected.bytes_read:
-            self._session.last_records_s = self._node.world.clock.monotonic_s()
+        self._session.note_told(collected, self._number, self._now_s)
         cold = [piece for piece in collected.slices() if not piece.file.is_cached(piece.position, piece.size)]
         if cold:
             self._settle_timer()
