@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from headrace.storage.recovery import RecoveryReport
     from headrace.wire.api import Message
 
+    Meet = Callable[[], Awaitable[Sequence[Endpoint]]]
+
 Answer = TypeVar("Answer")
 Forwarded = TypeVar("Forwarded", bound="Message")
 
@@ -120,13 +122,23 @@ class Node:
 
     # ---- life
 
-    async def start(self, meet: Callable[[], Awaitable[Sequence[Endpoint]]] | None = None) -> None:
+    async def start(self, meet: Meet | None = None) -> None:
         """Recover what is on disk, join the cluster and serve. Raises before anything is changed if the directory is
-        not ours.
+        not ours, and if the node fails on the way: what it waits for may never come then.
 
         `meet` opens the listener where other nodes find this one, and says where that and the clients' one are. It is
         called once this node can take part in an election; without the others there may be none.
         """
+        starting = asyncio.create_task(self._start(meet))
+        self.failed.add_done_callback(lambda _: starting.cancel())
+        try:
+            await starting
+        except asyncio.CancelledError:
+            if not self.failed.done():
+                raise
+            raise self.failed.result() from None
+
+    async def _start(self, meet: Meet | None) -> None:
         await self._open()
         self.assembly.start(self._tasks)
         self._tasks.start(self.store.run(), "flusher")

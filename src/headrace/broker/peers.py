@@ -69,6 +69,7 @@ class Peers:
         self._opening: dict[tuple[NodeId, str], asyncio.Lock] = {}
         self._postmen: dict[NodeId, _Postman] = {}
         self._doubted_s: dict[NodeId, float] = {}
+        self._looked_for: set[NodeId] = set()
         self.absent: set[NodeId] = set()
         """Whose process has ended, as the last attempt to reach them showed. Who has come back since may not have been
         tried again: `look_for_absent` does."""
@@ -146,19 +147,25 @@ class Peers:
         if self._is_closed:
             return  # whoever leaves does not mind who else does
         self._doubted_s[node_id] = self.now_s
-        self._tasks.start(self._look_whether_it_lives(node_id), f"look for node {node_id}")
+        if node_id not in self._looked_for:
+            self._looked_for.add(node_id)
+            self._tasks.start(self._look_whether_it_lives(node_id), f"look for node {node_id}")
 
     async def _look_whether_it_lives(self, node_id: NodeId) -> None:
-        """Until that is known. An ending process may accept a connection, only to close it at once."""
+        """Until that is known. An ending process may accept a connection, only to close it at once; something that is
+        no node may do so for ever, and is asked ever more seldom."""
+        retry_s = RETRY_FIRST_S
         while node_id in self.doubted():
             try:
                 await self.connection(node_id, LETTERS)
                 self._doubted_s.pop(node_id, None)
             except NobodyListens:
-                return
+                break
             except (ClientError, Refusal) as trouble:
                 log.debug("node %d has closed a connection, and cannot be reached: %s", node_id, trouble)
-                await asyncio.sleep(RETRY_FIRST_S)
+            await asyncio.sleep(retry_s)
+            retry_s = min(retry_s * 2, RETRY_MAX_S)
+        self._looked_for.discard(node_id)
 
     async def look_for_absent(self) -> None:
         """Somebody who came back makes itself known to the controller, and not to everyone."""

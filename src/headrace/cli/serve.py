@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import __version__
 from headrace.broker.assembly import CLIENTS, NODES
+from headrace.broker.enrolment import DisplacedNode
 from headrace.broker.identity import WrongIdentity
 from headrace.broker.node import Node
 from headrace.metadata.records import Endpoint
@@ -108,7 +109,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         )
         await node.start(meeting.open)
         return await _serve(node, options, http, connections_max=max(1, connections_max))
-    except (WrongIdentity, DamagedLog, DiskFailure) as error:
+    except (WrongIdentity, DisplacedNode, DamagedLog, DiskFailure) as error:
         raise CannotStart(str(error)) from error
     except Refusal as refusal:
         raise CannotStart(refusal.message) from refusal

@@ -15,7 +15,7 @@ from headrace.raft.messages import Letter, RequestVote
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
-from headrace.runtime.network import SystemNetwork
+from headrace.runtime.network import Address, SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
 from headrace.wire.messages.raft_request_vote import RaftRequestVoteRequest, RaftRequestVoteResponse
@@ -31,6 +31,7 @@ FINE = RaftRequestVoteResponse(0)
 UNHEARD_OF = 9_999  # a code that Kafka may give a meaning to some day
 LETTERS_MAX = 2_000  # only a limit: a connection that was lost is opened again after a few
 ENOUGH = 10
+LETTERS_TO_NOBODY = 100
 
 
 @pytest.fixture
@@ -83,4 +84,25 @@ async def test_letters_go_on_whatever_is_answered(
     assert len(node.asked(VOTE)) > ENOUGH, "no letter gets there any more"
     terms = [request.term for request in node.asked(VOTE)]
     assert terms == sorted(terms)
+    assert failures == []
+
+
+async def test_what_hangs_up_on_everybody_is_not_stormed(
+    peers: Peers, failures: list[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed node that cannot end, or something that is no node at all."""
+    calls = 0
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal calls
+        calls += 1
+        writer.close()
+
+    nobody = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    monkeypatch.setattr(peers, "_addresses", lambda _: Address(*nobody.sockets[0].getsockname()))
+    for term in range(1, LETTERS_TO_NOBODY):
+        peers.send(letter(term))
+        await asyncio.sleep(0.01)
+    nobody.close()
+    assert 1 < calls < LETTERS_TO_NOBODY * 2, "it is called more often than there is something to say"
     assert failures == []
