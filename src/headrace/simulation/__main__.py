@@ -6,12 +6,12 @@ import argparse
 import gc
 import sys
 import time
-from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.simulation.campaign import Outcome, Record, Totals
 from headrace.simulation.scenario import Report, run_scenario
 
 if TYPE_CHECKING:
@@ -20,39 +20,37 @@ if TYPE_CHECKING:
 GARBAGE_AFTER = 200_000  # objects; a run makes many cycles that live on, and looking for dead ones takes a tenth of it
 VIOLATIONS_SHOWN = 5  # of a seed: the first few say what went wrong, the rest follows from them
 EVENTS_SHOWN = 30
-PROGRESS_EVERY = 50
-
-
-@dataclass
-class Totals:
-    seeds: int = 0
-    virtual_s: float = 0.0
-    launches: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
-    bad_seeds: list[int] = field(default_factory=list)
-
-    def add(self, report: Report) -> None:
-        self.seeds += 1
-        self.virtual_s += report.virtual_s
-        self.launches += report.launches
-        self.counts.update(vars(report.figures))
-        self.faults.update(report.faults)
-        if not report.is_good:
-            self.bad_seeds.append(report.seed)
-
-    def __str__(self) -> str:
-        numbers = ", ".join(f"{name}={number:,}" for name, number in self.counts.items())
-        faults = ", ".join(f"{name}: {number:,}" for name, number in sorted(self.faults.items()))
-        return (
-            f"{self.seeds:,} seeds, {self.virtual_s / 60:,.0f} virtual minutes, {self.launches:,} starts of a node\n"
-            f"  clients: {numbers}\n"
-            f"  faults: {faults}\n"
-            f"  seeds with violations: {', '.join(map(str, self.bad_seeds)) or 'none'}"
-        )
+PROGRESS_EVERY_S = 60.0
 
 
 def main(arguments: list[str] | None = None) -> int:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    seeds = range(options.start, options.start + options.seeds)
+    try:
+        record = Record(options.record, {"nodes": options.nodes, "trouble": options.trouble})
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    totals = Totals()
+    done = {outcome.seed: outcome for outcome in record.outcomes if outcome.seed in seeds}
+    for outcome in done.values():
+        totals.add(outcome)
+    run = partial(run_scenario, node_count=options.nodes, trouble_s=options.trouble)
+    began_s = told_s = time.monotonic()
+    for report in _reports(run, [seed for seed in seeds if seed not in done], options.jobs):
+        outcome = Outcome.of(report)
+        totals.add(outcome)
+        record.note(outcome)
+        if not report.is_good:
+            _show(report)
+        if time.monotonic() - told_s >= PROGRESS_EVERY_S:
+            told_s = time.monotonic()
+            _say(f"{totals.seeds} of {len(seeds)} seeds, {len(totals.bad_seeds)} bad")
+    _say(f"{totals}\n  wall time: {time.monotonic() - began_s:.0f} s")
+    return 1 if totals.bad_seeds else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m headrace.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--start", type=int, default=0, help="the first of them")
@@ -61,19 +59,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--trouble", type=float, metavar="SECONDS", help="of virtual time with faults; else by the seed"
     )
-    options = parser.parse_args(arguments)
-    seeds = range(options.start, options.start + options.seeds)
-    totals = Totals()
-    began_s = time.monotonic()
-    run = partial(run_scenario, node_count=options.nodes, trouble_s=options.trouble)
-    for report in _reports(run, seeds, options.jobs):
-        totals.add(report)
-        if not report.is_good:
-            _show(report)
-        if totals.seeds % PROGRESS_EVERY == 0:
-            _say(f"{totals.seeds} of {len(seeds)} seeds, {len(totals.bad_seeds)} bad")
-    _say(f"{totals}\n  wall time: {time.monotonic() - began_s:.0f} s")
-    return 1 if totals.bad_seeds else 0
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="note each finished seed in FILE, and run only what it lacks: a long campaign may be interrupted; "
+        "take a new file for changed code",
+    )
+    return parser
 
 
 def _reports(run: Callable[[int], Report], seeds: Iterable[int], jobs: int) -> Iterator[Report]:

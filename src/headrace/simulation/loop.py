@@ -17,7 +17,7 @@ import inspect
 import math
 import threading
 import warnings
-from collections import deque
+from collections import Counter, deque
 from contextvars import copy_context
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
@@ -331,9 +331,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.stop()
 
     def _picture(self) -> str:
-        lines = [f"at {self._now:.6f} s these tasks wait:"]
-        lines.extend(f"  {task.get_name()}: {_place(task)}" for task in self._tasks if not task.done())
-        return "\n".join(lines)
+        """Where every task stands; thousands may stand at one place."""
+        places = Counter(f"{task.get_name()}: {_place(task)}" for task in self._tasks if not task.done())
+        lines = (f"  {place}" + (f" (and {count - 1:,} more)" if count > 1 else "") for place, count in places.items())
+        return "\n".join([f"at {self._now:.6f} s these tasks wait:", *lines])
 
 
 class _Task(asyncio.Task[T]):
