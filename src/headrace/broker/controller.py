@@ -152,11 +152,16 @@ class Controller:
         await self._quorum.confirm_leadership()
         if not self._is_in_charge():
             raise _not_controller()
-        if node_id in self._leaving:
+        if self._is_fenced(node_id):  # it was silent for so long that others take over already
             return False
         assert self._sessions is not None
         self._sessions.heard(node_id, node.session_ms, self._now_ms())
         return True
+
+    def _is_fenced(self, node_id: NodeId) -> bool:
+        """Or is about to be, or is gone for good."""
+        node = self._quorum.image.nodes.get(node_id)
+        return node_id in self._leaving or node is None or node.is_fenced
 
     async def _fence(self, node_id: NodeId) -> None:
         assert self._sessions is not None
