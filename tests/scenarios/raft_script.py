@@ -161,7 +161,7 @@ class Stage:
     def _read(self, host: Host) -> None:
         token = object()
         self.world.judge.asked_read(token)
-        self._ask(host, lambda node: node.read(token))
+        self._ask(host, lambda node: node.read(token, self.world.now_ms))
 
     def _change(self, change: str, node_id: NodeId) -> None:
         leader = self._leader()

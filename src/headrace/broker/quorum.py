@@ -201,7 +201,7 @@ class Quorum:
         confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._confirming[confirmed] = None
         try:
-            self._raft.read(confirmed)
+            self._raft.read(confirmed, self._now_ms())
             self._wake.set()
             await confirmed
         finally:

@@ -35,6 +35,8 @@ class Leadership:
         self._log = log
         self._term_start = log.end
         self._round = 0
+        self.beaten_ms = now_ms
+        """When everybody was last told that we lead."""
         self._session = 0
         self._reads: deque[tuple[object, int]] = deque()  # waiting for others to answer their round
         self._early_reads: list[object] = []  # waiting for the first commit of this term
@@ -72,9 +74,10 @@ class Leadership:
             if not follower.is_probing and follower.told_end < self._log.commit_end:
                 self._send_entries(node_id, follower, ())
 
-    def beat(self) -> None:
+    def beat(self, now_ms: int) -> None:
         """Tell everybody that we lead. It asks about the place we believe each to be at, so it also finds losses."""
         self._round += 1
+        self.beaten_ms = now_ms
         for node_id, follower in self.followers.items():
             if follower.may_send() and follower.next < self._log.end:
                 self._send(node_id, follower)
@@ -133,7 +136,7 @@ class Leadership:
             follower.accepted(answer)
         else:
             follower.refused(answer, self._log, now_ms)
-        self._confirm_reads()
+        self._confirm_reads(now_ms)
         if answer.source.node_id == self.heir:
             self._hand_over()
 
@@ -207,22 +210,22 @@ class Leadership:
 
     # ---- reads
 
-    def read(self, token: object) -> None:
+    def read(self, token: object, now_ms: int) -> None:
         """Answered once it is certain that nobody else led at this moment."""
         if not self.has_committed():
             self._early_reads.append(token)
             return
         self._reads.append((token, self._round + 1))
         if len(self._reads) == 1:
-            self.beat()
-        self._confirm_reads()
+            self.beat(now_ms)
+        self._confirm_reads(now_ms)
 
-    def committed(self) -> None:
+    def committed(self, now_ms: int) -> None:
         """The first commit of a term tells what all earlier terms had committed."""
         if self.has_committed():
             early, self._early_reads = self._early_reads, []
             for token in early:
-                self.read(token)
+                self.read(token, now_ms)
 
     def has_committed(self) -> bool:
         return self._log.commit_end > self._term_start
@@ -230,7 +233,7 @@ class Leadership:
     def lost_reads(self) -> list[object]:
         return [token for token, _ in self._reads] + self._early_reads
 
-    def _confirm_reads(self) -> None:
+    def _confirm_reads(self, now_ms: int) -> None:
         rounds = {node_id: follower.round for node_id, follower in self._voting_followers(self._log.membership)}
         rounds |= self._mine(self._round)
         confirmed = self._log.membership.agreed(rounds, 0)
@@ -238,7 +241,7 @@ class Leadership:
             token, _ = self._reads.popleft()
             self.readable.append(Readable(token, self._log.commit_end))
         if self._reads and self._reads[0][1] > self._round:
-            self.beat()
+            self.beat(now_ms)
 
     # ---- handing over
 

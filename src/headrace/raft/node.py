@@ -138,10 +138,10 @@ class RaftNode:
             self._follow(None, now_ms)
             return
         leadership.keep_if_heir_failed(now_ms)
-        if now_ms >= self._beat_at_ms:
-            self._beat_at_ms = now_ms + self.timing.heartbeat_ms
-            self._name_disks(leadership, now_ms)
-            leadership.beat()
+        self._name_disks(leadership, now_ms)
+        if now_ms >= leadership.beaten_ms + self.timing.heartbeat_ms:  # a read asks everybody as well
+            leadership.beat(now_ms)
+        self._beat_at_ms = leadership.beaten_ms + self.timing.heartbeat_ms
 
     def _name_disks(self, leadership: Leadership, now_ms: int) -> None:
         """Tie voters to the disks they answer with, once they are known."""
@@ -195,9 +195,9 @@ class RaftNode:
         leadership.send_all()
         return entry.end
 
-    def read(self, token: object) -> None:
+    def read(self, token: object, now_ms: int) -> None:
         """`readable` names the token once the state may be shown that this node will have reached by then."""
-        self._need_leadership().read(token)
+        self._need_leadership().read(token, now_ms)
 
     def hand_over(self, heir: NodeId, now_ms: int) -> None:
         """Let another voter lead. Proposals are refused meanwhile; if it takes too long, the leadership goes on."""
@@ -333,7 +333,7 @@ class RaftNode:
         self._leadership = leadership = Leadership(self.me, self.term, self.log, now_ms)
         self._pending.append([leadership.propose(NO_OP, 1)])
         self._beat_at_ms = now_ms + self.timing.heartbeat_ms
-        leadership.beat()
+        leadership.beat(now_ms)
 
     # ---- following
 
@@ -419,10 +419,10 @@ class RaftNode:
         if end <= self.log.commit_end:
             return
         self._commit(end)
-        leadership.committed()
+        leadership.committed(now_ms)
         if not self.membership.is_voter(self.me) and self.log.is_membership_committed:
             # Voted out, and that is decided. The last beat tells the others so, and one of them need not wait.
-            leadership.beat()
+            leadership.beat(now_ms)
             leadership.bequeath()
             self._follow(None, now_ms)
 

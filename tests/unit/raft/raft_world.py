@@ -255,7 +255,7 @@ class World:
     def read(self, host: Host) -> bool:
         token = object()
         self.judge.asked_read(token)
-        is_willing = self.ask(host, lambda node: node.read(token))
+        is_willing = self.ask(host, lambda node: node.read(token, self.now_ms))
         if not is_willing:
             self.judge.lost_read(token)
         return is_willing

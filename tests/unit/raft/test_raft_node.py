@@ -107,7 +107,7 @@ def test_a_read_that_was_confirmed_is_answered_though_the_leadership_ends_in_the
     settle(node, 1000)
     node.change_membership(THREE.without(ME.node_id), 1000)
     settle(node, 1000)
-    node.read("token")
+    node.read("token", 1000)
     beats = settle(node, 1000)
     for follower in (OTHER, THIRD):
         assert node.role is Role.LEADER
@@ -213,3 +213,19 @@ def test_handing_over_to_itself_changes_nothing() -> None:
     node.propose(b"x")
     with pytest.raises(Refusal, match="no voter"):
         node.hand_over(NodeId(9), 1000)
+
+
+def test_a_read_is_a_heartbeat_as_well() -> None:
+    node = leader()
+    probes = settle(node, 1000)
+    node.step(accept(appends_to(probes, OTHER)[-1]), 1000)
+    settle(node, 1000)
+    heartbeat_ms = node.timing.heartbeat_ms
+    read_ms = 1000 + heartbeat_ms // 2
+    node.read("token", read_ms)
+    assert appends_to(settle(node, read_ms), THIRD)
+    node.tick(1000 + heartbeat_ms)
+    assert settle(node, 1000 + heartbeat_ms) == [], "everybody has just heard that it leads"
+    assert node.next_deadline_ms() == read_ms + heartbeat_ms
+    node.tick(read_ms + heartbeat_ms)
+    assert appends_to(settle(node, read_ms + heartbeat_ms), THIRD)
