@@ -21,7 +21,7 @@ from headrace.broker.follower_session import FollowerSession
 from headrace.broker.peers import RETRY_FIRST_S, RETRY_MAX_S
 from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import Epoch, LogId, Offset
+from headrace.model.names import NO_EPOCH, NO_OFFSET, Epoch, LogId, Offset
 from headrace.runtime.tasks import TaskScope
 from headrace.wire.batches import CorruptBatch
 from headrace.wire.messages.fetch import FetchResponse, ReplicaState
@@ -245,23 +245,26 @@ class _Fetcher:
     async def _take_partition(self, partition: Partition, part: PartitionData) -> bool:
         """False if the partition is better left alone for a moment."""
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset > partition.log.next_offset:
-            log.warning(
-                "%s: the leader has nothing before %d any more, and this replica ends at %d; it begins anew there",
-                partition.name,
-                part.log_start_offset,
-                partition.log.next_offset,
-            )
-            self.remove(partition)
-            self._followers.begin_anew(partition, Offset(part.log_start_offset))
-            return True
+            return self._begin_anew(partition, Offset(part.log_start_offset))
         if part.error_code:
             log.debug("%s: node %d answers %s", partition.name, self._leader, ErrorCode(part.error_code).name)
             return False
-        if part.diverging_epoch.end_offset >= 0:
-            return await self._cut(
-                partition, Epoch(part.diverging_epoch.epoch), Offset(part.diverging_epoch.end_offset)
-            )
-        return self._append(partition, part)
+        epoch, end = Epoch(part.diverging_epoch.epoch), Offset(part.diverging_epoch.end_offset)
+        if end == NO_OFFSET:
+            return self._append(partition, part)
+        return self._begin_anew(partition, end) if epoch == NO_EPOCH else await self._cut(partition, epoch, end)
+
+    def _begin_anew(self, partition: Partition, start: Offset) -> bool:
+        log.warning(
+            "%s: the leader has nothing before %d any more, and this replica, which ends at %d, nothing that it knows "
+            "of; it begins anew there",
+            partition.name,
+            start,
+            partition.log.next_offset,
+        )
+        self.remove(partition)
+        self._followers.begin_anew(partition, start)
+        return True
 
     def _append(self, partition: Partition, part: PartitionData) -> bool:
         self._session.may_have_changed(partition.log_id)

@@ -438,12 +438,15 @@ class Partition:
         return Readable(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset)), end
 
     def divergence(self, offset: Offset, last_epoch: Epoch) -> tuple[Epoch, Offset] | None:
-        """Where a follower's log went another way than ours: its last batch before `offset` is of `last_epoch`."""
-        if last_epoch == NO_EPOCH or offset <= self.log.start_offset:
+        """Where a follower's log went another way than ours: its last batch before `offset` is of `last_epoch`.
+
+        NO_EPOCH: we can vouch for nothing that it has, and our log begins at the offset beside it.
+        """
+        if last_epoch == NO_EPOCH or offset < self.log.start_offset:
             return None
         epoch, end = self.epoch_end(last_epoch)
-        if epoch == NO_EPOCH:  # all that we have is of later leaders
-            return NO_EPOCH, Offset(self.log.start_offset)
+        if epoch == NO_EPOCH:  # all that we know of is of later leaders
+            return NO_EPOCH, Offset(self.log.first_batch_offset())
         return (epoch, end) if epoch < last_epoch or end < offset else None
 
     def follower_fetched(

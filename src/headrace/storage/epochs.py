@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.model.names import NO_EPOCH, NO_OFFSET, Epoch, Offset
@@ -62,12 +62,10 @@ class LeaderEpochs:
         self._replace(kept)
 
     def truncate_start(self, start_offset: int) -> None:
-        """Forget epochs that end at or before `start_offset`; the one that spans it now begins there."""
-        at = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if at == 0:
-            return
-        spanning = EpochStart(self._entries[at - 1].epoch, Offset(start_offset))
-        self._replace([spanning, *self._entries[at:]])
+        """Forget epochs that end before the record in front of `start_offset`. Who wrote that one is still asked: by a
+        replica that ends here, and may have got it from another leader."""
+        at = bisect_left(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        self._replace(self._entries[max(0, at - 1) :])
 
     def _replace(self, entries: list[EpochStart]) -> None:
         if entries != self._entries:

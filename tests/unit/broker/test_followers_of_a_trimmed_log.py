@@ -13,7 +13,7 @@ import pytest
 from headrace.broker.fetching import FetchSession, Reader, Wanted
 from headrace.broker.topics import ServedTopic, TopicTable
 from headrace.model.errors import ErrorCode
-from headrace.model.names import Epoch, NodeId, Offset
+from headrace.model.names import NO_EPOCH, Epoch, NodeId, Offset
 from headrace.replication.fetched import Expected, new_batches
 from headrace.runtime.disk import SystemDisk
 from headrace.storage import layout
@@ -88,4 +88,31 @@ def test_what_lies_in_a_gap_where_the_leader_changed_is_given_up(tmp_path: Path,
     assert partition.divergence(Offset(5), Epoch(4)) == (4, 2)
     assert partition.divergence(Offset(2), Epoch(4)) is None
     assert partition.divergence(Offset(11), Epoch(5)) is None
+    disk.close()
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_replica_that_ends_where_the_log_begins_is_not_believed_on_its_word(
+    tmp_path: Path, is_restarted: bool
+) -> None:
+    """Epoch 7 wrote offsets 3 to 6, and they were deleted. Who has others there, of epoch 6, must give them up, though
+    nothing of them is compared any more; who has those of epoch 7 may keep them until it deletes them as well."""
+    disk = SystemDisk(tmp_path)
+    log = new_log(disk)
+    append(log, batch_at(0, count=3, epoch=6))
+    append(log, batch_at(3, count=4, epoch=7))
+    small = SmallPartition(log, disk, leader_epoch=8)
+    small.flush()
+    log.advance_start(7)
+    if is_restarted:
+        log = reopened(log)
+        small = SmallPartition(log, disk, leader_epoch=8)
+    partition = small.partition
+    assert partition.divergence(Offset(7), Epoch(6)) == (NO_EPOCH, 7)
+    assert partition.divergence(Offset(7), Epoch(7)) is None
+    assert partition.divergence(Offset(7), NO_EPOCH) is None
+    append(log, batch_at(7, epoch=8))
+    assert partition.divergence(Offset(7), Epoch(6)) == (NO_EPOCH, 7)
+    assert partition.divergence(Offset(7), Epoch(7)) is None
+    assert partition.divergence(Offset(8), Epoch(7)) == (7, 7)
     disk.close()

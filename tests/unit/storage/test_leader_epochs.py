@@ -57,11 +57,12 @@ def test_cutting_the_end(end: int, left: tuple[tuple[int, int], ...]) -> None:
     ("start", "left"),
     [
         (0, KNOWN),
-        (5, ((1, 5), (2, 10), (5, 30))),
-        (10, ((2, 10), (5, 30))),
-        (29, ((2, 29), (5, 30))),
-        (30, ((5, 30),)),
-        (70, ((5, 70),)),
+        (5, KNOWN),
+        (10, KNOWN),
+        (11, ((2, 10), (5, 30))),
+        (30, ((2, 10), (5, 30))),
+        (31, ((5, 30),)),
+        (70, ((5, 30),)),
     ],
 )
 def test_cutting_the_start(start: int, left: tuple[tuple[int, int], ...]) -> None:

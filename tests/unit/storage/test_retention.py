@@ -123,9 +123,13 @@ def test_a_start_at_the_end_empties_the_log(disk: SystemDisk) -> None:
     assert [header.base_offset for header in read_all(log)] == [40]
 
 
-def test_epochs_begin_where_the_log_does(disk: SystemDisk) -> None:
+def test_epochs_begin_with_that_of_the_last_record_that_is_gone(disk: SystemDisk) -> None:
     log = new_log(disk)
     for offset in range(30):
         append(log, batch_at(offset, epoch=offset // 10))
     log.advance_start(15)
-    assert log.epochs.entries == ((1, 15), (2, 20))
+    assert log.epochs.entries == ((1, 10), (2, 20))
+    log.advance_start(20)
+    assert log.epochs.entries == ((1, 10), (2, 20))
+    log.advance_start(21)
+    assert log.epochs.entries == ((2, 20),)
