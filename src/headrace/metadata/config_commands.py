@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from immutables import Map
-
 from headrace.metadata.configs import (
     CLUSTER_DEFAULTS,
     ConfigKey,
@@ -30,6 +28,7 @@ from headrace.metadata.effective_configs import (
     node_layers,
     topic_layers,
 )
+from headrace.metadata.maps import Map
 from headrace.metadata.node_configs import node_config_key
 from headrace.metadata.records import ConfigChanged, MetadataRecord
 from headrace.metadata.topic_configs import topic_config_key

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from immutables import Map
-
 from headrace.metadata.configs import (
     CLUSTER_DEFAULTS,
     ConfigKey,
@@ -21,6 +19,7 @@ from headrace.metadata.configs import (
     ResourceKind,
 )
 from headrace.metadata.image import NO_CONFIGS, ClusterImage
+from headrace.metadata.maps import Map
 from headrace.metadata.node_configs import IDENTITY_FLAGS, NODE_CONFIGS, node_config_key
 from headrace.metadata.settings import (
     NodeSettings,
@@ -60,7 +59,7 @@ class NodeConfigs:
 
     def known_as(self, identity: Mapping[str, str]) -> NodeConfigs:
         """With what the node is, for those who look: its address, its directory, its number."""
-        return NodeConfigs(self.node_id, self.static.update(identity))
+        return NodeConfigs(self.node_id, Map({**self.static, **identity}))
 
 
 class ConfigLayers(NamedTuple):

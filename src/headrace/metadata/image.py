@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
-from immutables import Map, MapMutation
-
 from headrace.metadata.configs import ConfigResource, ResourceKind
 from headrace.metadata.liveness import SESSION_MS
+from headrace.metadata.maps import Map, OpenMap
 from headrace.metadata.placement import Load
 from headrace.metadata.records import (
     ClusterNamed,
@@ -197,23 +196,23 @@ class _Draft:
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
-        self._topics: MapMutation[TopicId, Topic] = image.topics.mutate()
-        self._topic_ids: MapMutation[str, TopicId] = image.topic_ids.mutate()
-        self._configs: MapMutation[ConfigResource, Map[str, str]] = image.configs.mutate()
-        self._loads: MapMutation[NodeId, Load] = image.loads.mutate()
-        self._partitions: dict[TopicId, MapMutation[int, Partition]] = {}
+        self._topics: OpenMap[TopicId, Topic] = image.topics.open()
+        self._topic_ids: OpenMap[str, TopicId] = image.topic_ids.open()
+        self._configs: OpenMap[ConfigResource, Map[str, str]] = image.configs.open()
+        self._loads: OpenMap[NodeId, Load] = image.loads.open()
+        self._partitions: dict[TopicId, OpenMap[int, Partition]] = {}
         self._partition_count = image.partition_count
 
     def finish(self) -> ClusterImage:
         for topic_id, partitions in self._partitions.items():
-            self._topics[topic_id] = replace(self._topics[topic_id], partitions=partitions.finish())
+            self._topics[topic_id] = replace(self._topics[topic_id], partitions=partitions.close())
         return replace(
             self._image,
-            topics=self._topics.finish(),
-            topic_ids=self._topic_ids.finish(),
-            configs=self._configs.finish(),
+            topics=self._topics.close(),
+            topic_ids=self._topic_ids.close(),
+            configs=self._configs.close(),
             partition_count=self._partition_count,
-            loads=self._loads.finish(),
+            loads=self._loads.close(),
         )
 
     def apply(self, record: MetadataRecord) -> None:
@@ -257,12 +256,12 @@ class _Draft:
     def _delete_topic(self, record: TopicDeleted) -> None:
         topic = self._topics.pop(record.topic_id)
         opened = self._partitions.pop(record.topic_id, None)
-        partitions = topic.partitions if opened is None else opened.finish()
+        partitions = topic.partitions if opened is None else opened.close()
         self._partition_count -= len(partitions)
         for partition in partitions.values():
             self._weigh(partition, -1)
         del self._topic_ids[folded_name(topic.name)]
-        self._configs.pop(ConfigResource(ResourceKind.TOPIC, topic.name), None)
+        self._configs.discard(ConfigResource(ResourceKind.TOPIC, topic.name))
 
     def _create_partition(self, record: PartitionCreated) -> None:
         partitions = self._partitions_of(record.topic_id)
@@ -305,10 +304,10 @@ class _Draft:
             if self._loads[node_id] == Load():
                 del self._loads[node_id]
 
-    def _partitions_of(self, topic_id: TopicId) -> MapMutation[int, Partition]:
+    def _partitions_of(self, topic_id: TopicId) -> OpenMap[int, Partition]:
         partitions = self._partitions.get(topic_id)
         if partitions is None:
-            partitions = self._topics[topic_id].partitions.mutate()
+            partitions = self._topics[topic_id].partitions.open()
             self._partitions[topic_id] = partitions
         return partitions
 
@@ -321,7 +320,7 @@ class _Draft:
         if after:
             self._configs[record.resource] = after
         else:
-            self._configs.pop(record.resource, None)
+            self._configs.discard(record.resource)
 
     def _register_node(self, record: NodeRegistered) -> None:
         node = Node(

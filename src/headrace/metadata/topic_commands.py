@@ -10,8 +10,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from immutables import Map
-
 from headrace.metadata.assignments import CreatedPartition, ManualAssignment, checked_assignments, spread
 from headrace.metadata.configs import ConfigResource, ResourceKind
 from headrace.metadata.controller import Decision, Outcome
@@ -24,6 +22,7 @@ from headrace.metadata.effective_configs import (
     topic_config_entries,
 )
 from headrace.metadata.internal import CLUSTER_METADATA, is_internal
+from headrace.metadata.maps import Map
 from headrace.metadata.records import ConfigChanged, MetadataRecord, PartitionCreated, TopicCreated, TopicDeleted
 from headrace.metadata.topic_configs import topic_config_key
 from headrace.model.errors import ErrorCode, Refusal
