@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
+from headrace.metadata.node_commands import reserve_producer_ids
 from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.universe import Universe, run
+
+if TYPE_CHECKING:
+    from headrace.model.names import Offset
 
 LIMIT_S = 60.0
 
 
 def test_a_heartbeat_that_meets_a_fence_on_its_way_is_refused() -> None:
     async def play(universe: Universe) -> bool:
-        cluster = SimulatedCluster(universe, node_count=3)
-        for process in cluster.nodes:
-            process.launch()
-        await cluster.wait_ready()
-        controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
-        late = next(it for it in cluster.nodes if it is not controller)
+        controller, late = await ready_cluster(universe)
         return bool(await controller.host.start(is_served_while_fenced(controller, late), "controller"))
 
     assert not run(play, seed=1, limit_s=LIMIT_S)
+
+
+async def ready_cluster(universe: Universe) -> tuple[NodeProcess, NodeProcess]:
+    """The controller of three nodes, and another one."""
+    cluster = SimulatedCluster(universe, node_count=3)
+    for process in cluster.nodes:
+        process.launch()
+    await cluster.wait_ready()
+    controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
+    return controller, next(it for it in cluster.nodes if it is not controller)
 
 
 async def is_served_while_fenced(controller: NodeProcess, late: NodeProcess) -> bool:
@@ -35,3 +45,33 @@ async def is_served_while_fenced(controller: NodeProcess, late: NodeProcess) -> 
     assert assembly.quorum.image.nodes[late.node_id].is_fenced, "the heartbeat was answered too soon to meet the fence"
     await fencing
     return is_served
+
+
+def test_who_has_not_read_of_its_fence_is_not_let_in() -> None:
+    """It would go on leading what others lead by now, in an epoch that is over."""
+
+    async def play(universe: Universe) -> list[bool]:
+        controller, late = await ready_cluster(universe)
+        return list(await controller.host.start(let_in_before_and_after_reading(controller, late), "controller"))
+
+    assert run(play, seed=1, limit_s=LIMIT_S) == [False, False, True]
+
+
+async def let_in_before_and_after_reading(controller: NodeProcess, late: NodeProcess) -> list[bool]:
+    assert controller.node is not None
+    assert late.node is not None
+    assembly, epoch = controller.node.assembly, late.node.broker_epoch
+    before_fence = assembly.quorum.applied_end
+
+    async def is_let_in(applied_end: Offset) -> bool:
+        return await assembly.controller.heartbeat(
+            late.node_id, epoch, applied_end, wants_fence=False, wants_stop=False
+        )
+
+    late.host.pause()  # so that it says nothing itself
+    await assembly.controller._fence(late.node_id)
+    after_fence = assembly.quorum.applied_end
+    answers = [await is_let_in(before_fence)]
+    for _ in range(3):  # decisions go on: it need not read of those to be let in
+        await assembly.quorum.submit(lambda image: reserve_producer_ids(image, controller.node_id))
+    return [*answers, await is_let_in(before_fence), await is_let_in(after_fence)]

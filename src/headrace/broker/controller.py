@@ -41,6 +41,8 @@ class Controller:
         self._sessions: Sessions | None = None
         self._leaving: set[NodeId] = set()
         """Nodes that are being fenced: decided, and perhaps not agreed on yet."""
+        self._must_know: dict[NodeId, Offset] = {}
+        """Up to where a fenced node has to know the metadata before it is let in."""
         self._term: Term | None = None
         self._balanced_s = self._kept_up_s = 0.0
         self.members = Members(quorum, clock)
@@ -118,6 +120,7 @@ class Controller:
             self._balanced_s = self._kept_up_s = self._clock.monotonic_s()
             here = {node.node_id: node.session_ms for node in self._quorum.image.sorted_nodes()}
             self._sessions = Sessions(here, self._now_ms())
+            self._must_know.clear()
         return True
 
     def suspect(self, node_id: NodeId) -> None:
@@ -145,9 +148,10 @@ class Controller:
                 return False  # it was let go already
             if self._quorum.raft.membership.is_voter_with_any_disk(node_id):
                 return False  # first it is tied to its disk, so that nothing is ever decided by one that lost its own
-            if applied_end < self._quorum.raft.log.commit_end and not self._is_near(applied_end):
+            if not self._knows_enough(node_id, applied_end):
                 return False
             await self._quorum.submit(lambda image: unfence_node(image, node_id, broker_epoch))
+            self._must_know.pop(node_id, None)
         # Nobody had taken over before this moment, so nobody fences the node before a session that begins now is over.
         await self._quorum.confirm_leadership()
         if not self._is_in_charge():
@@ -172,9 +176,11 @@ class Controller:
         finally:
             self._leaving.discard(node_id)
 
-    def _is_near(self, applied_end: Offset) -> bool:
-        """It has seen its own registration, at least, and what was decided before it asked."""
-        return self._quorum.raft.log.commit_end - applied_end < NEAR
+    def _knows_enough(self, node_id: NodeId, applied_end: Offset) -> bool:
+        """It knows all that was decided when it first asked: its fence is part of that, and who leads since then.
+        Otherwise it would lead on where others do. Of what came later, it may still lack a little."""
+        commit_end = self._quorum.raft.log.commit_end
+        return self._must_know.setdefault(node_id, commit_end) <= applied_end and commit_end - applied_end < NEAR
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
