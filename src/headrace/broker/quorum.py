@@ -334,12 +334,13 @@ class Quorum:
         raft_log = self._raft.log
         if raft_log.commit_end - raft_log.snapshot.end < SNAPSHOT_EVERY:
             return
+        # All of it as it is now: while the image is written, the leader's own snapshot may take the place of this log.
         image, end = self.image, raft_log.commit_end
-        payload = await self._world.threads.run(lambda: image_payload(image))
-        term = raft_log.term_before(end)
-        assert term is not None
-        snapshot = Snapshot(end, term, raft_log.membership_at(end), payload)
+        term, membership = raft_log.term_before(end), raft_log.membership_at(end)
         keep_from = max(raft_log.snapshot.end, raft_log.start)
+        assert term is not None
+        payload = await self._world.threads.run(lambda: image_payload(image))
+        snapshot = Snapshot(end, term, membership, payload)
         await self._store.compact(snapshot, keep_from)
         self._raft.compact(snapshot, keep_from)
 
