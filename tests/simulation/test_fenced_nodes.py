@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.metadata.node_commands import reserve_producer_ids
+import pytest
+
+from headrace.metadata.node_commands import register_node, reserve_producer_ids, unfence_node
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.universe import Universe, run
 
@@ -75,3 +78,63 @@ async def let_in_before_and_after_reading(controller: NodeProcess, late: NodePro
     for _ in range(3):  # decisions go on: it need not read of those to be let in
         await assembly.quorum.submit(lambda image: reserve_producer_ids(image, controller.node_id))
     return [*answers, await is_let_in(before_fence), await is_let_in(after_fence)]
+
+
+def test_what_a_life_wants_that_is_over_does_not_befall_the_next_one() -> None:
+    async def play(universe: Universe) -> tuple[ErrorCode, bool]:
+        controller, late = await ready_cluster(universe)
+        late.host.pause()
+        return tuple(await controller.host.start(stop_of_an_old_life(controller, late), "controller"))
+
+    assert run(play, seed=1, limit_s=LIMIT_S) == (ErrorCode.STALE_BROKER_EPOCH, False)
+
+
+async def stop_of_an_old_life(controller: NodeProcess, late: NodeProcess) -> tuple[ErrorCode, bool]:
+    """Its last words arrive after the next one has registered, and before that is agreed on."""
+    assert controller.node is not None
+    assert late.node is not None
+    assembly, epoch, directory = controller.node.assembly, late.node.broker_epoch, late.node._place.directory
+    registering = asyncio.create_task(
+        assembly.quorum.submit(lambda image: register_node(image, late.node_id, b"anew", directory=directory))
+    )
+    await asyncio.sleep(0)
+    with pytest.raises(Refusal) as caught:
+        await assembly.controller.heartbeat(
+            late.node_id, epoch, assembly.quorum.applied_end, wants_fence=False, wants_stop=True
+        )
+    await registering
+    return caught.value.code, assembly.quorum.image.nodes[late.node_id].is_draining
+
+
+def test_a_life_that_ends_while_its_heartbeat_waits_is_not_served() -> None:
+    async def play(universe: Universe) -> ErrorCode:
+        controller, late = await ready_cluster(universe)
+        late.host.pause()
+        return ErrorCode(await controller.host.start(heartbeat_of_an_ending_life(controller, late), "controller"))
+
+    assert run(play, seed=1, limit_s=LIMIT_S) is ErrorCode.STALE_BROKER_EPOCH
+
+
+async def heartbeat_of_an_ending_life(controller: NodeProcess, late: NodeProcess) -> ErrorCode:
+    """Another process with its id and disk registers meanwhile, and is let in."""
+    assert controller.node is not None
+    assert late.node is not None
+    assembly, epoch, directory = controller.node.assembly, late.node.broker_epoch, late.node._place.directory
+    submit = assembly.quorum.submit
+    beating = asyncio.create_task(
+        assembly.controller.heartbeat(
+            late.node_id, epoch, assembly.quorum.applied_end, wants_fence=False, wants_stop=True
+        )
+    )
+    await asyncio.sleep(0)
+    registering = asyncio.create_task(
+        submit(lambda image: register_node(image, late.node_id, b"anew", directory=directory))
+    )
+    letting_in = asyncio.create_task(
+        submit(lambda image: unfence_node(image, late.node_id, image.nodes[late.node_id].broker_epoch))
+    )
+    with pytest.raises(Refusal) as caught:
+        await beating
+    await registering
+    await letting_in
+    return caught.value.code

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.broker.quorum import Quorum
+    from headrace.metadata.image import Node
     from headrace.metadata.settings import NodeSettings
     from headrace.model.names import NodeId, Offset
     from headrace.raft.log import Term
@@ -135,11 +136,10 @@ class Controller:
         """Whether the node may serve. Raises Refusal NOT_CONTROLLER, or STALE_BROKER_EPOCH to a life that is over."""
         if not self._is_in_charge():
             raise _not_controller()
-        node = self._quorum.image.nodes.get(node_id)
-        if node is None or node.broker_epoch != broker_epoch:
-            raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"another process has registered as node {node_id} since")
+        node = self._living(node_id, broker_epoch)
         if wants_stop and not node.is_draining:
-            await self._quorum.submit(lambda image: drain_node(image, node_id))
+            await self._quorum.submit(lambda image: drain_node(image, node_id, broker_epoch))
+            node = self._living(node_id, broker_epoch)
         if wants_fence:
             await self._fence(node_id)
             return False
@@ -156,16 +156,18 @@ class Controller:
         await self._quorum.confirm_leadership()
         if not self._is_in_charge():
             raise _not_controller()
-        if self._is_fenced(node_id):  # it was silent for so long that others take over already
-            return False
+        if self._living(node_id, broker_epoch).is_fenced or node_id in self._leaving:
+            return False  # it was silent for so long that others take over already
         assert self._sessions is not None
         self._sessions.heard(node_id, node.session_ms, self._now_ms())
         return True
 
-    def _is_fenced(self, node_id: NodeId) -> bool:
-        """Or is about to be, or is gone for good."""
+    def _living(self, node_id: NodeId, broker_epoch: int) -> Node:
+        """The node, if it still is in this life."""
         node = self._quorum.image.nodes.get(node_id)
-        return node_id in self._leaving or node is None or node.is_fenced
+        if node is None or node.broker_epoch != broker_epoch:
+            raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"another process has registered as node {node_id} since")
+        return node
 
     async def _fence(self, node_id: NodeId) -> None:
         assert self._sessions is not None
