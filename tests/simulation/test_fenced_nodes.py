@@ -13,9 +13,11 @@ from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.universe import Universe, run
 
 if TYPE_CHECKING:
-    from headrace.model.names import Offset
+    from headrace.model.names import NodeId, Offset
 
 LIMIT_S = 60.0
+LOOK_S = 0.05
+LOOKS = 200  # by then the handing over has failed, and whoever was silent meanwhile is missed
 
 
 def test_a_heartbeat_that_meets_a_fence_on_its_way_is_refused() -> None:
@@ -138,3 +140,20 @@ async def heartbeat_of_an_ending_life(controller: NodeProcess, late: NodeProcess
     await registering
     await letting_in
     return caught.value.code
+
+
+def test_an_heir_that_dies_is_fenced_and_nobody_else_though_the_controller_was_handing_over() -> None:
+    async def play(universe: Universe) -> tuple[bool, int]:
+        controller, heir = await ready_cluster(universe)
+        assert controller.node is not None
+        term = controller.node.quorum.raft.term
+        controller.node.quorum.hand_over(heir.node_id)
+        heir.host.crash()
+        fenced: set[NodeId] = set()
+        for _ in range(LOOKS):
+            await asyncio.sleep(LOOK_S)
+            fenced.update(it.node_id for it in controller.node.image.nodes.values() if it.is_fenced)
+        assert controller.node.quorum.raft.term == term, "somebody has taken over after all"
+        return heir.node_id in fenced, len(fenced)
+
+    assert run(play, seed=1, limit_s=LIMIT_S) == (True, 1)

@@ -134,8 +134,6 @@ class Controller:
         self, node_id: NodeId, broker_epoch: int, applied_end: Offset, *, wants_fence: bool, wants_stop: bool
     ) -> bool:
         """Whether the node may serve. Raises Refusal NOT_CONTROLLER, or STALE_BROKER_EPOCH to a life that is over."""
-        if not self._is_in_charge():
-            raise _not_controller()
         node = self._living(node_id, broker_epoch)
         if wants_stop and not node.is_draining:
             await self._quorum.submit(lambda image: drain_node(image, node_id, broker_epoch))
@@ -154,8 +152,6 @@ class Controller:
             self._must_know.pop(node_id, None)
         # Nobody had taken over before this moment, so nobody fences the node before a session that begins now is over.
         await self._quorum.confirm_leadership()
-        if not self._is_in_charge():
-            raise _not_controller()
         if self._living(node_id, broker_epoch).is_fenced or node_id in self._leaving:
             return False  # it was silent for so long that others take over already
         assert self._sessions is not None
@@ -163,7 +159,9 @@ class Controller:
         return True
 
     def _living(self, node_id: NodeId, broker_epoch: int) -> Node:
-        """The node, if it still is in this life."""
+        """The node, if it still is in this life, and this controller in charge: whoever has waited looks again."""
+        if not self._is_in_charge():
+            raise Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller")
         node = self._quorum.image.nodes.get(node_id)
         if node is None or node.broker_epoch != broker_epoch:
             raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"another process has registered as node {node_id} since")
@@ -186,7 +184,3 @@ class Controller:
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
-
-
-def _not_controller() -> Refusal:
-    return Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller")

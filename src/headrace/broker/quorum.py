@@ -146,8 +146,12 @@ class Quorum:
 
     @property
     def is_in_charge(self) -> bool:
-        """It leads, and its image holds everything that was agreed on before it did."""
-        return self.is_leader and self._raft.log.term_before(self.applied_end) == self._raft.term
+        """It leads, its image holds everything that was agreed on before it did, and nobody is to take over: who hands
+        over decides nothing and answers nobody, so what it misses meanwhile says nothing about the others."""
+        leadership = self._raft.leadership
+        if leadership is None or leadership.heir is not None:
+            return False
+        return self._raft.log.term_before(self.applied_end) == self._raft.term
 
     def get_leader(self) -> NodeId | None:
         return self._raft.get_leader()
