@@ -106,10 +106,11 @@ class Following:
         """A snapshot took the place of records that were never seen here."""
         self._queue.put_nowait(difference(before, after))
 
-    async def caught_up(self) -> None:
+    def caught_up(self) -> asyncio.Future[None]:
+        """Done once everything is served that was committed before this call."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait(done)
-        await done
+        return done
 
     def try_again(self) -> None:
         """Open what found no space the last time. Call it every now and then."""
