@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.simulation.__main__ import Totals, main
+from headrace.simulation.__main__ import Outcome, Totals, main
 from headrace.simulation.scenario import Report, run_scenario
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def assert_good(report: Report) -> None:
 def test_the_seeds_see_every_kind_of_trouble_and_enough_work() -> None:
     totals = Totals()
     for seed in range(SEEDS):
-        totals.add(report_of(seed))
+        totals.add(Outcome.of(report_of(seed)))
     assert len(totals.faults) >= 5
     assert totals.launches > NODES * SEEDS
     assert totals.counts["acked_all"] > 5 * SEEDS

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
+import pytest
+
+from headrace.metadata.node_commands import register_node, reserve_producer_ids, unfence_node
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.universe import Universe, run
 
+if TYPE_CHECKING:
+    from headrace.model.names import NodeId, Offset
+
 LIMIT_S = 60.0
+LOOK_S = 0.05
+LOOKS = 200  # by then the handing over has failed, and whoever was silent meanwhile is missed
 
 
 def test_a_heartbeat_that_meets_a_fence_on_its_way_is_refused() -> None:
     async def play(universe: Universe) -> bool:
-        cluster = SimulatedCluster(universe, node_count=3)
-        for process in cluster.nodes:
-            process.launch()
-        await cluster.wait_ready()
-        controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
-        late = next(it for it in cluster.nodes if it is not controller)
+        controller, late = await ready_cluster(universe)
         return bool(await controller.host.start(is_served_while_fenced(controller, late), "controller"))
 
     assert not run(play, seed=1, limit_s=LIMIT_S)
+
+
+async def ready_cluster(universe: Universe) -> tuple[NodeProcess, NodeProcess]:
+    """The controller of three nodes, and another one."""
+    cluster = SimulatedCluster(universe, node_count=3)
+    for process in cluster.nodes:
+        process.launch()
+    await cluster.wait_ready()
+    controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
+    return controller, next(it for it in cluster.nodes if it is not controller)
 
 
 async def is_served_while_fenced(controller: NodeProcess, late: NodeProcess) -> bool:
@@ -35,3 +50,110 @@ async def is_served_while_fenced(controller: NodeProcess, late: NodeProcess) -> 
     assert assembly.quorum.image.nodes[late.node_id].is_fenced, "the heartbeat was answered too soon to meet the fence"
     await fencing
     return is_served
+
+
+def test_who_has_not_read_of_its_fence_is_not_let_in() -> None:
+    """It would go on leading what others lead by now, in an epoch that is over."""
+
+    async def play(universe: Universe) -> list[bool]:
+        controller, late = await ready_cluster(universe)
+        return list(await controller.host.start(let_in_before_and_after_reading(controller, late), "controller"))
+
+    assert run(play, seed=1, limit_s=LIMIT_S) == [False, False, True]
+
+
+async def let_in_before_and_after_reading(controller: NodeProcess, late: NodeProcess) -> list[bool]:
+    assert controller.node is not None
+    assert late.node is not None
+    assembly, epoch = controller.node.assembly, late.node.broker_epoch
+    before_fence = assembly.quorum.applied_end
+
+    async def is_let_in(applied_end: Offset) -> bool:
+        return await assembly.controller.heartbeat(
+            late.node_id, epoch, applied_end, wants_fence=False, wants_stop=False
+        )
+
+    late.host.pause()  # so that it says nothing itself
+    await assembly.controller._fence(late.node_id)
+    after_fence = assembly.quorum.applied_end
+    answers = [await is_let_in(before_fence)]
+    for _ in range(3):  # decisions go on: it need not read of those to be let in
+        await assembly.quorum.submit(lambda image: reserve_producer_ids(image, controller.node_id))
+    return [*answers, await is_let_in(before_fence), await is_let_in(after_fence)]
+
+
+def test_what_a_life_wants_that_is_over_does_not_befall_the_next_one() -> None:
+    async def play(universe: Universe) -> tuple[ErrorCode, bool]:
+        controller, late = await ready_cluster(universe)
+        late.host.pause()
+        return tuple(await controller.host.start(stop_of_an_old_life(controller, late), "controller"))
+
+    assert run(play, seed=1, limit_s=LIMIT_S) == (ErrorCode.STALE_BROKER_EPOCH, False)
+
+
+async def stop_of_an_old_life(controller: NodeProcess, late: NodeProcess) -> tuple[ErrorCode, bool]:
+    """Its last words arrive after the next one has registered, and before that is agreed on."""
+    assert controller.node is not None
+    assert late.node is not None
+    assembly, epoch, directory = controller.node.assembly, late.node.broker_epoch, late.node._place.directory
+    registering = asyncio.create_task(
+        assembly.quorum.submit(lambda image: register_node(image, late.node_id, b"anew", directory=directory))
+    )
+    await asyncio.sleep(0)
+    with pytest.raises(Refusal) as caught:
+        await assembly.controller.heartbeat(
+            late.node_id, epoch, assembly.quorum.applied_end, wants_fence=False, wants_stop=True
+        )
+    await registering
+    return caught.value.code, assembly.quorum.image.nodes[late.node_id].is_draining
+
+
+def test_a_life_that_ends_while_its_heartbeat_waits_is_not_served() -> None:
+    async def play(universe: Universe) -> ErrorCode:
+        controller, late = await ready_cluster(universe)
+        late.host.pause()
+        return ErrorCode(await controller.host.start(heartbeat_of_an_ending_life(controller, late), "controller"))
+
+    assert run(play, seed=1, limit_s=LIMIT_S) is ErrorCode.STALE_BROKER_EPOCH
+
+
+async def heartbeat_of_an_ending_life(controller: NodeProcess, late: NodeProcess) -> ErrorCode:
+    """Another process with its id and disk registers meanwhile, and is let in."""
+    assert controller.node is not None
+    assert late.node is not None
+    assembly, epoch, directory = controller.node.assembly, late.node.broker_epoch, late.node._place.directory
+    submit = assembly.quorum.submit
+    beating = asyncio.create_task(
+        assembly.controller.heartbeat(
+            late.node_id, epoch, assembly.quorum.applied_end, wants_fence=False, wants_stop=True
+        )
+    )
+    await asyncio.sleep(0)
+    registering = asyncio.create_task(
+        submit(lambda image: register_node(image, late.node_id, b"anew", directory=directory))
+    )
+    letting_in = asyncio.create_task(
+        submit(lambda image: unfence_node(image, late.node_id, image.nodes[late.node_id].broker_epoch))
+    )
+    with pytest.raises(Refusal) as caught:
+        await beating
+    await registering
+    await letting_in
+    return caught.value.code
+
+
+def test_an_heir_that_dies_is_fenced_and_nobody_else_though_the_controller_was_handing_over() -> None:
+    async def play(universe: Universe) -> tuple[bool, int]:
+        controller, heir = await ready_cluster(universe)
+        assert controller.node is not None
+        term = controller.node.quorum.raft.term
+        controller.node.quorum.hand_over(heir.node_id)
+        heir.host.crash()
+        fenced: set[NodeId] = set()
+        for _ in range(LOOKS):
+            await asyncio.sleep(LOOK_S)
+            fenced.update(it.node_id for it in controller.node.image.nodes.values() if it.is_fenced)
+        assert controller.node.quorum.raft.term == term, "somebody has taken over after all"
+        return heir.node_id in fenced, len(fenced)
+
+    assert run(play, seed=1, limit_s=LIMIT_S) == (True, 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.simulation.__main__ import Totals, main
+from headrace.simulation.__main__ import Outcome, Totals, main
 from headrace.simulation.coordination import WORKS
 from headrace.simulation.scenario import PLAIN_WORKS, Report, run_scenario
 
@@ -61,7 +61,7 @@ def assert_good(report: Report) -> None:
 def test_the_seeds_see_every_kind_of_trouble_and_enough_work() -> None:
     totals = Totals()
     for seed in range(SEEDS):
-        totals.add(report_of(seed))
+        totals.add(Outcome.of(report_of(seed)))
     assert len(totals.faults) >= 10
     assert totals.faults["power cut"] + totals.faults["power cut in the middle"] > SEEDS
     assert totals.launches > 3 * SEEDS

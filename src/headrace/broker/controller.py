@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.broker.quorum import Quorum
+    from headrace.metadata.image import Node
     from headrace.metadata.settings import NodeSettings
     from headrace.model.names import NodeId, Offset
     from headrace.raft.log import Term
@@ -41,6 +42,8 @@ class Controller:
         self._sessions: Sessions | None = None
         self._leaving: set[NodeId] = set()
         """Nodes that are being fenced: decided, and perhaps not agreed on yet."""
+        self._must_know: dict[NodeId, Offset] = {}
+        """Up to where a fenced node has to know the metadata before it is let in."""
         self._term: Term | None = None
         self._balanced_s = self._kept_up_s = 0.0
         self.members = Members(quorum, clock)
@@ -118,6 +121,7 @@ class Controller:
             self._balanced_s = self._kept_up_s = self._clock.monotonic_s()
             here = {node.node_id: node.session_ms for node in self._quorum.image.sorted_nodes()}
             self._sessions = Sessions(here, self._now_ms())
+            self._must_know.clear()
         return True
 
     def suspect(self, node_id: NodeId) -> None:
@@ -130,13 +134,10 @@ class Controller:
         self, node_id: NodeId, broker_epoch: int, applied_end: Offset, *, wants_fence: bool, wants_stop: bool
     ) -> bool:
         """Whether the node may serve. Raises Refusal NOT_CONTROLLER, or STALE_BROKER_EPOCH to a life that is over."""
-        if not self._is_in_charge():
-            raise _not_controller()
-        node = self._quorum.image.nodes.get(node_id)
-        if node is None or node.broker_epoch != broker_epoch:
-            raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"another process has registered as node {node_id} since")
+        node = self._living(node_id, broker_epoch)
         if wants_stop and not node.is_draining:
-            await self._quorum.submit(lambda image: drain_node(image, node_id))
+            await self._quorum.submit(lambda image: drain_node(image, node_id, broker_epoch))
+            node = self._living(node_id, broker_epoch)
         if wants_fence:
             await self._fence(node_id)
             return False
@@ -145,23 +146,26 @@ class Controller:
                 return False  # it was let go already
             if self._quorum.raft.membership.is_voter_with_any_disk(node_id):
                 return False  # first it is tied to its disk, so that nothing is ever decided by one that lost its own
-            if applied_end < self._quorum.raft.log.commit_end and not self._is_near(applied_end):
+            if not self._knows_enough(node_id, applied_end):
                 return False
             await self._quorum.submit(lambda image: unfence_node(image, node_id, broker_epoch))
+            self._must_know.pop(node_id, None)
         # Nobody had taken over before this moment, so nobody fences the node before a session that begins now is over.
         await self._quorum.confirm_leadership()
-        if not self._is_in_charge():
-            raise _not_controller()
-        if self._is_fenced(node_id):  # it was silent for so long that others take over already
-            return False
+        if self._living(node_id, broker_epoch).is_fenced or node_id in self._leaving:
+            return False  # it was silent for so long that others take over already
         assert self._sessions is not None
         self._sessions.heard(node_id, node.session_ms, self._now_ms())
         return True
 
-    def _is_fenced(self, node_id: NodeId) -> bool:
-        """Or is about to be, or is gone for good."""
+    def _living(self, node_id: NodeId, broker_epoch: int) -> Node:
+        """The node, if it still is in this life, and this controller in charge: whoever has waited looks again."""
+        if not self._is_in_charge():
+            raise Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller")
         node = self._quorum.image.nodes.get(node_id)
-        return node_id in self._leaving or node is None or node.is_fenced
+        if node is None or node.broker_epoch != broker_epoch:
+            raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"another process has registered as node {node_id} since")
+        return node
 
     async def _fence(self, node_id: NodeId) -> None:
         assert self._sessions is not None
@@ -172,13 +176,11 @@ class Controller:
         finally:
             self._leaving.discard(node_id)
 
-    def _is_near(self, applied_end: Offset) -> bool:
-        """It has seen its own registration, at least, and what was decided before it asked."""
-        return self._quorum.raft.log.commit_end - applied_end < NEAR
+    def _knows_enough(self, node_id: NodeId, applied_end: Offset) -> bool:
+        """It knows all that was decided when it first asked: its fence is part of that, and who leads since then.
+        Otherwise it would lead on where others do. Of what came later, it may still lack a little."""
+        commit_end = self._quorum.raft.log.commit_end
+        return self._must_know.setdefault(node_id, commit_end) <= applied_end and commit_end - applied_end < NEAR
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
-
-
-def _not_controller() -> Refusal:
-    return Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller")

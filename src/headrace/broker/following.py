@@ -106,10 +106,11 @@ class Following:
         """A snapshot took the place of records that were never seen here."""
         self._queue.put_nowait(difference(before, after))
 
-    async def caught_up(self) -> None:
+    def caught_up(self) -> asyncio.Future[None]:
+        """Done once everything is served that was committed before this call."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait(done)
-        await done
+        return done
 
     def try_again(self) -> None:
         """Open what found no space the last time. Call it every now and then."""
@@ -163,6 +164,8 @@ class Following:
             state = image.partition(*log_id)
             if topic is not None and state is not None:
                 await self._serve(topic, state)
+            elif self._store.holds_unused(log_id):
+                await self._store.delete(log_id)  # the topic was deleted while its log was made
         self._configure(change.configs)
         if change.partitions or deleted:
             self._watcher.topics_changed([name for name in deleted if name is not None])
@@ -234,6 +237,9 @@ class Following:
         if self._node_id not in state.replicas:
             if partition is not None:
                 await self._give_up(served, partition)
+            elif self._store.holds_unused(log_id := LogId(topic.topic_id, state.partition)):
+                log.info("%s-%d has moved to other nodes; its log here goes", topic.name, state.partition)
+                await self._store.delete(log_id)
             return
         if partition is None and state.partition not in served.troubles:
             partition = await self._open(topic, state, served)

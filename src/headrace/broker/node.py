@@ -113,6 +113,8 @@ class Node:
         self._tasks = TaskScope(self._task_failed)
         self._is_following = False
         self._has_left = False
+        self._may_lead = False
+        self._leading_again: asyncio.Future[None] | None = None
         self._place: Place
         self._followers: Followers
         self.cleaner: LogCleaner
@@ -214,7 +216,7 @@ class Node:
             lambda: self.quorum.image,
             self.coordination,
             self._followers,
-            lambda: self.assembly.enrolment.is_leased,
+            lambda: self._may_lead,
             self.damage.met,
         )
 
@@ -394,9 +396,26 @@ class Node:
     # ---- chores
 
     def _leased(self, is_leased: bool) -> None:
-        """The others believe that this node is there, or may not any more: then it must refuse writes."""
-        if not is_leased and not self._has_left:
+        """The others believe that this node is there, or may not any more: then it must refuse writes.
+
+        Without a lease others may have led. The image says so, and partitions follow it one after the other: until they
+        have, none of them leads again.
+        """
+        self._leading_again = None
+        if is_leased:
+            self._leading_again = self._following.caught_up()
+            self._leading_again.add_done_callback(self._lead_again)
+            return
+        if not self._has_left:
             log.warning("the controller has not answered for too long; no writes are taken until it does")
+        self._set_leased(False)
+
+    def _lead_again(self, caught_up: asyncio.Future[None]) -> None:
+        if caught_up is self._leading_again:  # otherwise the lease has ended meanwhile
+            self._set_leased(True)
+
+    def _set_leased(self, is_leased: bool) -> None:
+        self._may_lead = is_leased
         for partition in self.topics.partitions():
             partition.set_leased(is_leased)
 

@@ -146,8 +146,12 @@ class Quorum:
 
     @property
     def is_in_charge(self) -> bool:
-        """It leads, and its image holds everything that was agreed on before it did."""
-        return self.is_leader and self._raft.log.term_before(self.applied_end) == self._raft.term
+        """It leads, its image holds everything that was agreed on before it did, and nobody is to take over: who hands
+        over decides nothing and answers nobody, so what it misses meanwhile says nothing about the others."""
+        leadership = self._raft.leadership
+        if leadership is None or leadership.heir is not None:
+            return False
+        return self._raft.log.term_before(self.applied_end) == self._raft.term
 
     def get_leader(self) -> NodeId | None:
         return self._raft.get_leader()
@@ -334,12 +338,13 @@ class Quorum:
         raft_log = self._raft.log
         if raft_log.commit_end - raft_log.snapshot.end < SNAPSHOT_EVERY:
             return
+        # All of it as it is now: while the image is written, the leader's own snapshot may take the place of this log.
         image, end = self.image, raft_log.commit_end
-        payload = await self._world.threads.run(lambda: image_payload(image))
-        term = raft_log.term_before(end)
-        assert term is not None
-        snapshot = Snapshot(end, term, raft_log.membership_at(end), payload)
+        term, membership = raft_log.term_before(end), raft_log.membership_at(end)
         keep_from = max(raft_log.snapshot.end, raft_log.start)
+        assert term is not None
+        payload = await self._world.threads.run(lambda: image_payload(image))
+        snapshot = Snapshot(end, term, membership, payload)
         await self._store.compact(snapshot, keep_from)
         self._raft.compact(snapshot, keep_from)
 

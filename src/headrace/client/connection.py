@@ -71,6 +71,9 @@ class Connection:
             async with asyncio.timeout(connect_timeout_s):
                 await network.connect(address, connection)
                 await connection._learn_versions()
+        except Malformed as nonsense:
+            connection._lose(f"{address} answered nonsense")
+            raise ConnectionLost(f"{address} does not speak the Kafka protocol: {nonsense}") from nonsense
         except TimeoutError as silence:
             connection._lose(f"{address} did not answer within {connect_timeout_s:g} s")
             raise ConnectionLost(f"{address} did not answer within {connect_timeout_s:g} s") from silence

@@ -119,9 +119,12 @@ def fence_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
     return Decision((NodeChanged(node_id, True, node.is_draining), *without_node(image, node_id)), None)
 
 
-def drain_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
-    """The node is about to stop, or to be emptied: others lead, and it gets nothing new. It stays in sync meanwhile."""
-    node = _known(image, node_id)
+def drain_node(image: ClusterImage, node_id: NodeId, broker_epoch: int | None = None) -> Decision[None]:
+    """The node is about to stop, or to be emptied: others lead, and it gets nothing new. It stays in sync meanwhile.
+
+    `broker_epoch` is the life that asks for itself; another one does not have to do it.
+    """
+    node = _known(image, node_id) if broker_epoch is None else _living(image, node_id, broker_epoch)
     if node.is_draining:
         return Decision((), None)
     return Decision((NodeChanged(node_id, node.is_fenced, True), *_leaders_moved_from(image, node_id)), None)

@@ -58,6 +58,7 @@ class Leadership:
         for node_id in wanted:
             if node_id not in self.followers:
                 self.followers[node_id] = self._new_follower(now_ms)
+        self._confirm_reads(now_ms)  # they may have waited for one who went
 
     def _new_follower(self, now_ms: int) -> Follower:
         self._session += 1
@@ -242,6 +243,7 @@ class Leadership:
             self.readable.append(Readable(token, self._log.commit_end))
         if self._reads and self._reads[0][1] > self._round:
             self.beat(now_ms)
+            self._confirm_reads(now_ms)  # where nobody else votes, no answer comes
 
     # ---- handing over
 

@@ -125,6 +125,10 @@ class LogStore:
         """The logs on disk that nobody has opened."""
         return list(self._unopened)
 
+    def holds_unused(self, log_id: LogId) -> bool:
+        """Whether there is such a log that nobody was given: on disk, or prepared."""
+        return log_id in self._unopened or log_id in self._ahead
+
     async def prepare(self, wanted: Mapping[LogId, WantedLog]) -> None:
         """Open or create many logs at once. `open_or_create` then hands each out, or raises what went wrong with it."""
         waiting = [log_id for log_id in wanted if log_id not in self._logs and log_id not in self._ahead]

@@ -106,3 +106,26 @@ async def test_what_hangs_up_on_everybody_is_not_stormed(
     nobody.close()
     assert 1 < calls < LETTERS_TO_NOBODY * 2, "it is called more often than there is something to say"
     assert failures == []
+
+
+async def test_what_answers_nonsense_is_no_end_of_this_node(
+    peers: Peers, failures: list[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives an answer to the first request that says nothing: a frame with its number alone."""
+    calls = 0
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal calls
+        calls += 1
+        await reader.read(1)
+        writer.write((4).to_bytes(4) + (1).to_bytes(4))
+        await writer.drain()
+
+    nobody = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    monkeypatch.setattr(peers, "_addresses", lambda _: Address(*nobody.sockets[0].getsockname()))
+    for term in range(1, LETTERS_TO_NOBODY):
+        peers.send(letter(term))
+        await asyncio.sleep(0.01)
+    nobody.close()
+    assert failures == []
+    assert calls > 1

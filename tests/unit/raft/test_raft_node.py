@@ -17,6 +17,7 @@ from headrace.raft.node import RaftNode
 from headrace.raft.ready import Ballot, Ready, Role
 
 ME, OTHER, THIRD = Replica(NodeId(1), b"one"), Replica(NodeId(2), b"two"), Replica(NodeId(3), b"three")
+TWO = Membership((Voter(*ME), Voter(*OTHER)))
 THREE = Membership((Voter(*ME), Voter(*OTHER), Voter(*THIRD)))
 
 
@@ -35,8 +36,8 @@ def settle(node: RaftNode, now_ms: int) -> list[Letter]:
     return letters
 
 
-def leader() -> RaftNode:
-    node = node_in(THREE)
+def leader(membership: Membership = THREE) -> RaftNode:
+    node = node_in(membership)
     node.tick(1000)
     settle(node, 1000)
     node.step(VoteAnswer(OTHER, Term(1), is_granted=True, is_rehearsal=True), 1000)
@@ -229,3 +230,16 @@ def test_a_read_is_a_heartbeat_as_well() -> None:
     assert node.next_deadline_ms() == read_ms + heartbeat_ms
     node.tick(read_ms + heartbeat_ms)
     assert appends_to(settle(node, read_ms + heartbeat_ms), THIRD)
+
+
+def test_a_read_that_waits_for_a_voter_is_answered_when_that_voter_is_removed() -> None:
+    node = leader(TWO)
+    probes = settle(node, 1000)
+    node.step(accept(appends_to(probes, OTHER)[-1]), 1000)
+    settle(node, 1000)
+    node.read("first", 1000)
+    node.read("second", 1000)  # of the next round
+    settle(node, 1000)
+    node.change_membership(TWO.without(OTHER.node_id), 1000)
+    answered = [readable.token for readable in taken(node).readable]
+    assert answered == ["first", "second"], "nobody is left who could answer them later"
