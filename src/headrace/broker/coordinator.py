@@ -125,7 +125,8 @@ class Shard(Generic[MindT]):
             finally:
                 piece.release()
             offset = await self._replay(raw, replay)
-        await replay.settle()
+            if offset >= partition_log.next_offset:
+                await replay.settle()  # which takes a while: a marker may have come after what was read
         self._mind = mind
         self._perform(mind, mind.loaded(self._now()))
 
