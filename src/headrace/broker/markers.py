@@ -68,7 +68,8 @@ class MarkerWriter:
                 elsewhere.setdefault(leader, []).append(name)
                 continue
             try:
-                written.append((name, self._append(name, order)))
+                partition, admitted = self._append(name, order)
+                written.append((name, admitted, partition.settling(admitted, COMMIT_S_MAX)))
             except Refusal as refusal:
                 if not self._is_pointless(name, refusal):
                     log.warning("the marker of %s for %s waits: %s", order.transactional_id, name, refusal.message)
@@ -76,12 +77,10 @@ class MarkerWriter:
         for leader, theirs in elsewhere.items():
             codes = await write_markers(self._node, leader, theirs, order)
             waiting += [name for name, code in codes.items() if not self._is_settled(name, code)]
-        for name, (partition, admitted) in written:
-            try:
-                await partition.committed(admitted, COMMIT_S_MAX)
-            except Refusal as refusal:
-                if not self._is_pointless(name, refusal):
-                    waiting.append(name)
+        for name, admitted, settled in written:
+            await settled
+            if admitted.refusal is not None and not self._is_pointless(name, admitted.refusal):
+                waiting.append(name)
         return waiting
 
     def _leader_elsewhere(self, name: TopicPartition) -> NodeId | None:
