@@ -191,7 +191,8 @@ class LogStore:
     async def delete(self, log_id: LogId) -> None:
         """Remove a log, open or not. Slices of it that are on their way out still get there."""
         async with self._rewriting:
-            self._let_go(log_id)
+            async with self._checkpointing:  # or what is being stored of it would be remembered again
+                self._let_go(log_id)
             await self.world.threads.run(partial(self._remove_directory, layout.directory_of(log_id)))
             await self.drop_damaged(log_id)
 
@@ -219,13 +220,12 @@ class LogStore:
 
         `is_kept`: what it held is damaged, and stays beside the new one until `drop_damaged`, if there is room for it.
         """
-        async with self._checkpointing:
+        async with self._rewriting, self._checkpointing:
             # First: a start that finds less than was safe takes it for damage.
             points = {known: point for known, point in self._recovery_points.items() if known != log_id}
             if not await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)):
                 raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be begun anew safely")
             self._recovery_points = points
-        async with self._rewriting:
             self._let_go(log_id)
             directory = layout.directory_of(log_id)
             if not is_kept:
