@@ -1,4 +1,4 @@
-"""A marker counts as written only if it is committed under the leader that wrote it."""
+"""A marker counts as written only if it is committed under the leader that wrote it; and none waits for another."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 from headrace.coordinators.transactions.effects import MarkerOrder
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, NodeId, Offset, ProducerId, TopicPartition
+from headrace.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from headrace.wire.records import encode_batch
 from tests.unit.servers.living_server import LivingServer, living_server, until
 
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
 
 HERE, THERE = NodeId(1), NodeId(2)
 SLOW, LOST = TopicPartition("slow", 0), TopicPartition("lost", 0)
+WRITE_MARKERS = 1  # the version
 ORDER = MarkerOrder("t", ProducerId(7), 0, True, (SLOW, LOST), 0, 0)
 
 
@@ -63,3 +69,15 @@ async def follow_a_leader_without_the_marker(server: LivingServer, partition: Pa
     partition.append_from_leader(memoryview(others), Offset(1), Offset(0))
     await until(lambda: partition.log.flushed_offset == 1)
     partition.append_from_leader(memoryview(b""), Offset(1), Offset(0))
+
+
+async def test_markers_for_many_partitions_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    async with living_server(tmp_path) as server:
+        partitions = await partitions_with_another_replica(server)
+        topics = [WritableTxnMarkerTopic(name.topic, [name.partition]) for name in (SLOW, LOST)]
+        client = await server.connect()
+        client.begin(WriteTxnMarkersRequest([WritableTxnMarker(7, 0, True, topics)]), WRITE_MARKERS)
+        await until(lambda: all(partition.log.next_offset == 1 for partition in partitions))
+        for partition in partitions:
+            partition.agreed_in_sync([HERE], partition.partition_epoch + 1)
+        assert await client.frame() is not None
