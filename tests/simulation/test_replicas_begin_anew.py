@@ -13,6 +13,7 @@ from headrace.client.producer import BatchingProducer
 from headrace.model.names import Offset
 from headrace.simulation.cluster import SimulatedCluster
 from headrace.simulation.device import Operation
+from headrace.simulation.disk import SimulatedDisk
 from headrace.simulation.universe import Universe, run
 from headrace.storage import checkpoints
 
@@ -51,17 +52,19 @@ class Scene:
 
 def play(act: Callable[[Scene], Awaitable[None]]) -> None:
     async def main(universe: Universe) -> None:
-        cluster = SimulatedCluster(universe, node_count=3)
-        for process in cluster.nodes:
-            process.launch()
-        await cluster.wait_ready()
-        await cluster.run_on("client", write_a_record(cluster))
-        follower = next(
-            it for it in cluster.nodes if it.node and it.node.topics.partition("t", 0).replica.leader != it.node_id
-        )
+        follower = await started_with_a_record(SimulatedCluster(universe, node_count=3))
         await follower.host.start(act(Scene(follower)), "act")  # type: ignore[arg-type]  # it is a coroutine
 
     run(main, seed=1, limit_s=LIMIT_S)
+
+
+async def started_with_a_record(cluster: SimulatedCluster) -> NodeProcess:
+    """One of its followers."""
+    for process in cluster.nodes:
+        process.launch()
+    await cluster.wait_ready()
+    await cluster.run_on("client", write_a_record(cluster))
+    return next(it for it in cluster.nodes if it.node and it.node.topics.partition("t", 0).replica.leader != it.node_id)
 
 
 async def write_a_record(cluster: SimulatedCluster) -> None:
@@ -104,3 +107,24 @@ def test_one_that_is_counted_on_by_now_keeps_what_it_has() -> None:
         assert scene.is_in_sync, "it does not follow any more"
 
     play(act)
+
+
+def test_one_whose_log_is_gone_has_all_of_it_again() -> None:
+    """Somebody has removed it, or it had moved away and the node did not live to forget how much of it was safe."""
+
+    async def main(universe: Universe) -> tuple[int, int]:
+        cluster = SimulatedCluster(universe, node_count=3)
+        follower = await started_with_a_record(cluster)
+        scene = Scene(follower)
+        await follower.host.start(scene.node.store.write_checkpoints(), "checkpoint")
+        directory = scene.partition.log.directory
+        follower.ask_to_stop()
+        await follower.host.is_down.wait()
+        SimulatedDisk(scene.device).remove_directory(directory)
+        follower.launch()
+        await cluster.wait_ready()
+        while not (again := Scene(follower)).is_in_sync:
+            await asyncio.sleep(LOOK_S)
+        return again.partition.log.start_offset, again.partition.log.next_offset
+
+    assert run(main, seed=1, limit_s=LIMIT_S) == (0, 1)

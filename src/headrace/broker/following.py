@@ -236,6 +236,8 @@ class Following:
             if self._topics.by_log_id(log_id) is None and not self._is_in_trouble(log_id):
                 name = TopicPartition(topic.name, log_id.partition)
                 wanted[log_id] = (name, log_settings(self._settings(topic.name)))
+                if state.leader not in {NO_NODE, self._node_id}:
+                    self._store.others_have(log_id)
         await self._store.prepare(wanted)
 
     def _is_in_trouble(self, log_id: LogId) -> bool:

@@ -167,8 +167,13 @@ class LogStore:
         self._logs[log_id] = log
         return log
 
+    def others_have(self, log_id: LogId) -> None:
+        """If it is not on disk any more it begins at 0, and not where it once was safe: all of it can be fetched."""
+        if log_id not in self._logs and log_id not in self._unopened:
+            self._recovery_points.pop(log_id, None)
+
     def _create(self, log_id: LogId, name: TopicPartition, settings: LogSettings) -> PartitionLog:
-        # If somebody removed the directory, offsets that consumers have seen must not be given out again.
+        # If somebody removed the only copy, offsets that consumers have seen must not be given out again.
         start_offset = self._recovery_points.get(log_id, 0)
         try:
             return create_log(log_id, name.topic, self._handles, settings, start_offset=start_offset)
