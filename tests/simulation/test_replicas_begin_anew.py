@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.broker.following import _Anew
 from headrace.client.admin import Admin
 from headrace.client.producer import BatchingProducer
-from headrace.model.names import Offset
+from headrace.model.names import Epoch, Offset
 from headrace.simulation.cluster import SimulatedCluster
 from headrace.simulation.device import Operation
 from headrace.simulation.disk import SimulatedDisk
@@ -99,7 +100,8 @@ def test_one_that_is_counted_on_by_now_keeps_what_it_has() -> None:
         partition = scene.partition
         assert scene.is_in_sync
         scene.stop_following()
-        scene.node._followers.begin_anew(partition, Offset(0))
+        overtaken = Epoch(partition.replica.leader_epoch - 1)
+        scene.node._following._queue.put_nowait(_Anew(partition, Offset(0), overtaken))
         await scene.node._following.caught_up()
         assert scene.partition is partition
         assert (partition.log.next_offset, partition.log.is_closed) == (1, False)

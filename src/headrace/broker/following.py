@@ -184,7 +184,9 @@ class Following:
         served = self._topics.topic(log_id.topic_id)
         if topic is None or state is None or served is None or served.partitions[old.index] is not old:
             return  # deleted, or moved away meanwhile
-        if not self._others_have(state) or (old.replica.leader_epoch != wish.leader_epoch and not wish.is_damaged):
+        if wish.is_damaged and not self._others_have(state):
+            return
+        if not wish.is_damaged and not old.replica.leader_epoch == state.leader_epoch == wish.leader_epoch:
             self._try_later(wish)
             return
         self._followers.leave(old)
