@@ -125,7 +125,8 @@ class Shard(Generic[MindT]):
             finally:
                 piece.release()
             offset = await self._replay(raw, replay)
-        await replay.settle()
+            if offset >= partition_log.next_offset:
+                await replay.settle()  # which takes a while: a marker may have come after what was read
         self._mind = mind
         self._perform(mind, mind.loaded(self._now()))
 
@@ -223,7 +224,7 @@ class Shard(Generic[MindT]):
             for record in effects.records:
                 mind.apply(record, effects.producer[0])
         if effects.replies or self._on_effects is not None:
-            self._when_settled(lambda refusal: self._settled(effects, refusal))
+            self._when_settled(lambda refusal: self._settled(mind, effects, refusal))
         self._set_timer(mind)
 
     def _try_to_perform(self, mind: MindT, decide: Callable[[], Effects]) -> None:
@@ -253,10 +254,14 @@ class Shard(Generic[MindT]):
         deadline_s = self._world.clock.monotonic_s() + COMMIT_S_MAX
         partition.when_committed(wish, lambda: then(wish.refusal), deadline_s)
 
-    def _settled(self, effects: Effects, refusal: Refusal | None) -> None:
+    def _settled(self, mind: MindT, effects: Effects, refusal: Refusal | None) -> None:
         self._reply(effects.replies, None if refusal is None else self._unavailable(refusal))
-        if refusal is None and self._on_effects is not None and not self._is_closed:
+        if self._on_effects is None or self._is_closed or self._mind is not mind:
+            return  # a mind that is loaded anew orders for itself what is still to be done
+        if refusal is None:
             self._on_effects(self, effects)
+        elif effects.has_orders:  # whoever asked waits no longer; the mind does, and nobody orders it a second time
+            self._when_settled(lambda later: self._settled(mind, effects, later))
 
     def _reply(self, replies: Sequence[Reply], refusal: Refusal | None) -> None:
         for token, response in replies:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.metadata.image import Partition as PartitionState
     from headrace.metadata.records import MetadataRecord
     from headrace.metadata.settings import TopicSettings
-    from headrace.model.names import NodeId, TopicId
+    from headrace.model.names import Epoch, NodeId, TopicId
     from headrace.storage.log import PartitionLog
     from headrace.storage.store import LogStore
 
@@ -63,6 +63,8 @@ class _Anew(NamedTuple):
 
     partition: Partition
     offset: Offset
+    leader_epoch: Epoch
+    """In which that was found out. Under another leader the replica may have found its way, and be counted on."""
     is_damaged: bool = False
 
 
@@ -93,11 +95,15 @@ class Following:
         self._on_damage = on_damage
         self._damaged_at_start: dict[LogId, DamagedLog] = {}
         """What could not be opened, and nobody else could give us yet."""
-        self._followers.begin_anew = lambda partition, offset: self._queue.put_nowait(_Anew(partition, offset))
+        self._followers.begin_anew = lambda partition, offset: self._queue.put_nowait(
+            _Anew(partition, offset, partition.replica.leader_epoch)
+        )
         self._queue: asyncio.Queue[Changes | _Anew | asyncio.Future[None]] = asyncio.Queue()
         self._breather = Breather(store.world.clock)
         self._without_room: dict[LogId, ServedTopic] = {}
         """Partitions that a full disk had no space for."""
+        self._unfollowed: dict[LogId, Partition] = {}
+        """Replicas that should have begun anew, and did not. Their leader has to say so again."""
 
     def committed(self, records: Sequence[MetadataRecord]) -> None:
         self._queue.put_nowait(changes(records))
@@ -119,10 +125,15 @@ class Following:
             served.troubles.pop(log_id.partition, None)
         if waiting:
             self._queue.put_nowait(Changes(partitions=tuple(waiting), deleted_topics=(), configs=(), nodes=()))
+        unfollowed, self._unfollowed = self._unfollowed, {}
+        for log_id, partition in unfollowed.items():
+            is_ours = self._topics.by_log_id(log_id) is partition and not partition.log.damage
+            if is_ours and partition.replica.leader != self._node_id:
+                self._followers.follow(partition, partition.replica.leader)
 
     async def fetch_again(self, partition: Partition) -> None:
         """Its copy is damaged, and nobody counts on it any more. Where the new one begins, the leader will tell."""
-        self._queue.put_nowait(_Anew(partition, Offset(0), is_damaged=True))
+        self._queue.put_nowait(_Anew(partition, Offset(0), partition.replica.leader_epoch, is_damaged=True))
         await self.caught_up()
 
     async def run(self) -> None:
@@ -180,6 +191,9 @@ class Following:
             return  # elected meanwhile: what it has is what there is
         if wish.is_damaged and not self._others_have(state):
             return
+        if not wish.is_damaged and not old.replica.leader_epoch == state.leader_epoch == wish.leader_epoch:
+            self._try_later(wish)
+            return
         self._followers.leave(old)
         served.partitions[old.index] = None
         old.retire(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{old.name} begins anew"))
@@ -188,10 +202,20 @@ class Following:
             partition = await self._empty(topic, state, wish.offset, is_damaged=wish.is_damaged)
         except Refusal as refusal:
             log.warning("%s cannot begin anew yet: %s", old.name, refusal.message)
-            served.partitions[old.index] = old  # whoever asked for it asks again
+            if old.log.is_closed:  # it is gone, and there was no room for the new one
+                served.troubles[old.index] = refusal.message
+                self._without_room[log_id] = served
+            else:
+                served.partitions[old.index] = old
+                self._try_later(wish)
             return
         served.partitions[old.index] = partition
         self._take_role(partition, state)
+
+    def _try_later(self, wish: _Anew) -> None:
+        """Whoever found damage asks again by itself. A leader cannot: nobody asks it any more."""
+        if not wish.is_damaged:
+            self._unfollowed[wish.partition.log_id] = wish.partition
 
     def _others_have(self, state: PartitionState) -> bool:
         """Whether our copy can be fetched anew: nobody counts on it, and another node leads."""
@@ -219,6 +243,8 @@ class Following:
             if self._topics.by_log_id(log_id) is None and not self._is_in_trouble(log_id):
                 name = TopicPartition(topic.name, log_id.partition)
                 wanted[log_id] = (name, log_settings(self._settings(topic.name)))
+                if state.leader not in {NO_NODE, self._node_id}:
+                    self._store.others_have(log_id)
         await self._store.prepare(wanted)
 
     def _is_in_trouble(self, log_id: LogId) -> bool:

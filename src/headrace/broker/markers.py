@@ -68,7 +68,8 @@ class MarkerWriter:
                 elsewhere.setdefault(leader, []).append(name)
                 continue
             try:
-                written.append((name, self._append(name, order)))
+                partition, admitted = self._append(name, order)
+                written.append((name, admitted, partition.settling(admitted, COMMIT_S_MAX)))
             except Refusal as refusal:
                 if not self._is_pointless(name, refusal):
                     log.warning("the marker of %s for %s waits: %s", order.transactional_id, name, refusal.message)
@@ -76,12 +77,10 @@ class MarkerWriter:
         for leader, theirs in elsewhere.items():
             codes = await write_markers(self._node, leader, theirs, order)
             waiting += [name for name, code in codes.items() if not self._is_settled(name, code)]
-        for name, (partition, admitted) in written:
-            try:
-                await partition.committed(admitted, COMMIT_S_MAX)
-            except Refusal as refusal:
-                if not self._is_pointless(name, refusal):
-                    waiting.append(name)
+        for name, admitted, settled in written:
+            await settled
+            if admitted.refusal is not None and not self._is_pointless(name, admitted.refusal):
+                waiting.append(name)
         return waiting
 
     def _leader_elsewhere(self, name: TopicPartition) -> NodeId | None:
@@ -98,10 +97,22 @@ class MarkerWriter:
         is_gone = refusal.code in _GONE and self._node.image.topic_named(name.topic) is None
         return is_gone or refusal.code in _OVERTAKEN
 
-    async def write_one(self, name: TopicPartition, marker: MarkerOrder) -> None:
-        """Write one marker and wait until it is committed. Raises Refusal."""
-        partition, admitted = self._append(name, marker)
-        await partition.committed(admitted, COMMIT_S_MAX)
+    async def write_here(self, marker: MarkerOrder) -> dict[TopicPartition, ErrorCode]:
+        """Write the markers of an order of which this node leads all partitions, and wait until they are committed.
+
+        To all before it waits for any: whoever ordered them gives up at some time, and begins with all of them again.
+        """
+        codes, written = {}, []
+        for name in marker.partitions:
+            try:
+                partition, admitted = self._append(name, marker)
+                written.append((name, admitted, partition.settling(admitted, COMMIT_S_MAX)))
+            except Refusal as refusal:
+                codes[name] = refusal.code
+        for name, admitted, settled in written:
+            await settled
+            codes[name] = ErrorCode.NONE if admitted.refusal is None else admitted.refusal.code
+        return codes
 
     def _append(self, name: TopicPartition, marker: MarkerOrder) -> tuple[Partition, Admitted]:
         partition = self._node.topics.partition(*name)

@@ -301,27 +301,33 @@ class Partition:
 
     async def committed(self, admitted: Admitted, within_s: float) -> None:
         """Wait until the batch is committed. Raises Refusal if it is not, or not in time."""
-        await self._settled(admitted, within_s)
+        await self.settling(admitted, within_s)
         if admitted.refusal is not None:
             raise admitted.refusal
 
-    async def _settled(self, admitted: Admitted, within_s: float) -> None:
-        if admitted.is_settled:
-            return
+    def settling(self, admitted: Admitted, within_s: float) -> asyncio.Future[None]:
+        """Done once the batch is committed, or refused.
+
+        To be asked for in the turn that wrote the batch. Later this node may follow another, whose high watermark says
+        nothing of what was written here.
+        """
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def wake() -> None:
             if not settled.done():  # whoever asked may have gone
                 settled.set_result(None)
 
-        self.when_committed(admitted, wake, self._clock.monotonic_s() + within_s)
-        await settled
+        if admitted.is_settled:
+            wake()
+        else:
+            self.when_committed(admitted, wake, self._clock.monotonic_s() + within_s)
+        return settled
 
     async def settled_end(self, within_s: float, *, is_committed_only: bool) -> Offset:
         """Where readers' part ends, once it holds all that is written by now, acks=1 too, or the time is up."""
         written = Offset(self.log.next_offset)
         self._flusher.want(self.log, is_urgent=True)
-        await self._settled(Admitted(self, None, written, written, NO_TIMESTAMP), within_s)
+        await self.settling(Admitted(self, None, written, written, NO_TIMESTAMP), within_s)
         return self.readable_end(is_committed_only=is_committed_only)
 
     def expire_waiters(self, now_s: float) -> None:

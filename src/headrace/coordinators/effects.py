@@ -54,6 +54,11 @@ class Effects:
     producer: tuple[ProducerId, int] = (NO_PRODUCER, -1)
     """The producer id and epoch whose transaction the records belong to, if they do."""
 
+    @property
+    def has_orders(self) -> bool:
+        """Whether something is to be done once the records are committed, besides answering."""
+        return False
+
     def add(self, other: Effects) -> None:
         assert self.producer == other.producer, "records of two transactions do not share a batch"
         self.records += other.records

@@ -72,6 +72,8 @@ class Flusher:
             log.finish_flush(ticket)
             if not log.is_closed:
                 self._on_flushed(log)
+                if log.cuts != ticket.cuts:  # the round was for nothing, and who cut it may never write to it again
+                    self.want(log, is_urgent=True)
             await breather.breathe()
 
     async def sync_everything(self) -> None:

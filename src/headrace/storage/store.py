@@ -171,8 +171,13 @@ class LogStore:
         self._logs[log_id] = log
         return log
 
+    def others_have(self, log_id: LogId) -> None:
+        """If it is not on disk any more it begins at 0, and not where it once was safe: all of it can be fetched."""
+        if log_id not in self._logs and log_id not in self._unopened:
+            self._recovery_points.pop(log_id, None)
+
     def _create(self, log_id: LogId, name: TopicPartition, settings: LogSettings) -> PartitionLog:
-        # If somebody removed the directory, offsets that consumers have seen must not be given out again.
+        # If somebody removed the only copy, offsets that consumers have seen must not be given out again.
         start_offset = self._recovery_points.get(log_id, 0)
         try:
             return create_log(log_id, name.topic, self._handles, settings, start_offset=start_offset)
@@ -195,7 +200,8 @@ class LogStore:
     async def delete(self, log_id: LogId) -> None:
         """Remove a log, open or not. Slices of it that are on their way out still get there."""
         async with self._rewriting:
-            self._let_go(log_id)
+            async with self._checkpointing:  # or what is being stored of it would be remembered again
+                self._let_go(log_id)
             await self.world.threads.run(partial(self._remove_directory, layout.directory_of(log_id)))
             await self.drop_damaged(log_id)
 
@@ -223,13 +229,12 @@ class LogStore:
 
         `is_kept`: what it held is damaged, and stays beside the new one until `drop_damaged`, if there is room for it.
         """
-        async with self._checkpointing:
+        async with self._rewriting, self._checkpointing:
             # First: a start that finds less than was safe takes it for damage.
             points = {known: point for known, point in self._recovery_points.items() if known != log_id}
             if not await self._write(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)):
                 raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be begun anew safely")
             self._recovery_points = points
-        async with self._rewriting:
             self._let_go(log_id)
             directory = layout.directory_of(log_id)
             if not is_kept:

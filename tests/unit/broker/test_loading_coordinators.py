@@ -28,6 +28,7 @@ from tests.unit.broker.small_partitions import SmallPartition
 from tests.unit.storage.small_logs import append, marker_at, new_log
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from headrace.coordinators.effects import Now
@@ -78,13 +79,13 @@ class NotingMind:
 
 def log_with_commits(disk: SystemDisk) -> SmallPartition:
     small = SmallPartition(new_log(disk, SETTINGS), disk)
-    records = [
-        (0, *encode(LogRecord(OffsetCommitKey("group", "topic", number), OffsetCommitValue(offset=number))), ())
-        for number in range(COMMITS)
-    ]
-    small.send(encode_batch(records))
+    small.send(encode_batch([commit_of(number) for number in range(COMMITS)]))
     small.flush()
     return small
+
+
+def commit_of(number: int) -> tuple[int, bytes, bytes | None, tuple[()]]:
+    return 0, *encode(LogRecord(OffsetCommitKey("group", "topic", number), OffsetCommitValue(offset=number))), ()
 
 
 async def test_one_log_is_loaded_after_the_other(tmp_path: Path) -> None:
@@ -208,3 +209,48 @@ async def test_only_the_last_of_each_key_is_applied_and_the_order_of_transaction
         saved += told.count - loading.count
         disk.close()
     assert saved > 100
+
+
+class HalfwayMind(OffsetsMind):
+    """Calls somebody when half of the commits are applied: the whole log is read by then."""
+
+    def __init__(self, halfway: Callable[[], object]) -> None:
+        super().__init__()
+        self._halfway = halfway
+
+    def apply(self, record: LogRecord, producer_id: ProducerId = NO_PRODUCER) -> None:
+        super().apply(record, producer_id)
+        if self.count == COMMITS // 2:
+            asyncio.get_running_loop().call_soon(self._halfway)
+
+
+async def test_a_marker_that_comes_when_the_log_is_read_and_not_yet_applied_is_not_missed(tmp_path: Path) -> None:
+    disk = SystemDisk(tmp_path)
+    small = SmallPartition(new_log(disk, SETTINGS), disk)
+    in_transaction = LogRecord(OffsetCommitKey("group", "topic", COMMITS), OffsetCommitValue(offset=7))
+    opening = [(0, *encode(in_transaction), ())]
+    small.send(encode_batch(opening, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True))
+    small.send(encode_batch([commit_of(number) for number in range(COMMITS)]))
+    failures: list[object] = []
+
+    def commit_transaction() -> None:
+        shard.write_marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, transaction_version=0)
+
+    mind = HalfwayMind(commit_transaction)
+    shard = Shard(
+        small.partition,
+        World(HastyClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads()),
+        new_mind=lambda: mind,
+        kinds=GROUP_KINDS,
+        load_turn=asyncio.Lock(),
+        on_unreadable=lambda _, problem: failures.append(problem),
+        on_failure=failures.append,
+    )
+    load = asyncio.create_task(shard.run())
+    await mind.is_loaded.wait()
+    load.cancel()
+    disk.close()
+    kept = mind.offsets.get("group", "topic", COMMITS)
+    assert kept is not None, "the transaction is committed, and its offset is not"
+    assert kept.offset == 7
+    assert not failures

@@ -161,3 +161,21 @@ def test_a_log_may_be_closed_and_deleted_during_a_round() -> None:
 
     for seed in range(20):
         play(act, log_count=2, seed=seed)
+
+
+def test_what_is_left_of_a_log_that_is_cut_during_a_round_is_flushed_too() -> None:
+    """Nothing else may ever be written to it, and a leader waits to hear that this is safe."""
+
+    async def act(scene: Scene) -> None:
+        (log,) = scene.logs
+        append(log, batch_at(1))
+        scene.flusher.want(log, is_urgent=True)
+        while not scene.syncs:
+            await asyncio.sleep(0.0001)
+        log.truncate(1)
+        await asyncio.sleep(1)
+        assert (log.flushed_offset, log.next_offset) == (1, 1)
+        assert scene.flushed[-1] is log
+
+    for seed in range(20):
+        play(act, seed=seed)

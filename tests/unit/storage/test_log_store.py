@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.storage.recovery import RecoveryReport
 
 FIRST, SECOND, THIRD = (LogId(TopicId(bytes([7] * 16)), number) for number in range(3))
+A_MOMENT_S = 0.2  # whatever can be done meanwhile is
 
 
 class Stores:
@@ -262,3 +263,33 @@ async def test_a_deleted_log_takes_its_damaged_copy_along(world: World) -> None:
         await store.begin_anew(FIRST, TopicPartition("orders", 0), SETTINGS, 0, is_kept=True)
         await store.delete(FIRST)
         assert world.disk.list(layout.TOPICS) == []
+
+
+@on_every_runtime
+async def test_a_log_that_is_deleted_during_a_checkpoint_leaves_no_recovery_point(world: World) -> None:
+    """Its replica may come back to this node, and must not begin where the one before ended."""
+    async with Stores(world).life() as store:
+        await filled(store, FIRST)
+        checkpointing = asyncio.get_running_loop().create_task(store.write_checkpoints())
+        await asyncio.sleep(0)
+        await store.delete(FIRST)
+        await checkpointing
+        again = await opened(store, FIRST)
+        assert (again.start_offset, again.next_offset) == (0, 0)
+
+
+@on_every_runtime
+async def test_a_log_that_begins_anew_during_a_checkpoint_does_not_inherit_a_recovery_point(world: World) -> None:
+    """What is written into it is not verified after a crash as far as that, though it was never flushed."""
+    stores = Stores(world)
+    async with stores.life() as store:
+        await filled(store, FIRST)
+        loop = asyncio.get_running_loop()
+        async with store._rewriting:  # as while segments of another log are swapped
+            anew = loop.create_task(store.begin_anew(FIRST, TopicPartition("orders", 0), SETTINGS, 0))
+            await asyncio.sleep(A_MOMENT_S)
+            checkpointing = loop.create_task(store.write_checkpoints())
+            await asyncio.sleep(0)
+        await anew
+        await checkpointing
+        assert checkpoints.read_offsets(world.disk, checkpoints.RECOVERY_POINTS).get(FIRST, 0) == 0

@@ -30,6 +30,10 @@ class MarkerOrder(NamedTuple):
 class TransactionEffects(Effects):
     markers: list[MarkerOrder] = field(default_factory=list)
 
+    @property
+    def has_orders(self) -> bool:
+        return bool(self.markers)
+
     def add(self, other: Effects) -> None:
         Effects.add(self, other)
         if isinstance(other, TransactionEffects):

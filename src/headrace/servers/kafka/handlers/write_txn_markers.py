@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.coordinators.transactions.effects import MarkerOrder
-from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import ProducerId, TopicPartition
 from headrace.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -25,30 +24,25 @@ async def handle(message: WriteTxnMarkersRequest, request: Request) -> WriteTxnM
 
 
 async def _write(marker: WritableTxnMarker, request: Request) -> WritableTxnMarkerResult:
-    topics = []
-    for topic in marker.topics:
-        results = [
-            WritableTxnMarkerPartitionResult(
-                index, await _write_one(marker, TopicPartition(topic.name, index), request)
-            )
-            for index in topic.partition_indexes
-        ]
-        topics.append(WritableTxnMarkerTopicResult(topic.name, results))
-    return WritableTxnMarkerResult(marker.producer_id, topics)
-
-
-async def _write_one(marker: WritableTxnMarker, name: TopicPartition, request: Request) -> ErrorCode:
+    names = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
     order = MarkerOrder(
         transactional_id="",
         producer_id=ProducerId(marker.producer_id),
         producer_epoch=marker.producer_epoch,
         is_commit=marker.transaction_result,
-        partitions=(name,),
+        partitions=tuple(names),
         coordinator_epoch=marker.coordinator_epoch,
         transaction_version=marker.transaction_version,
     )
-    try:
-        await request.node.coordination.markers.write_one(name, order)
-    except Refusal as refusal:
-        return refusal.code
-    return ErrorCode.NONE
+    codes = await request.node.coordination.markers.write_here(order)
+    topics = [
+        WritableTxnMarkerTopicResult(
+            topic.name,
+            [
+                WritableTxnMarkerPartitionResult(index, codes[TopicPartition(topic.name, index)])
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in marker.topics
+    ]
+    return WritableTxnMarkerResult(marker.producer_id, topics)
