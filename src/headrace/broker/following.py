@@ -187,8 +187,6 @@ class Following:
         served = self._topics.topic(log_id.topic_id)
         if topic is None or state is None or served is None or served.partitions[old.index] is not old:
             return  # deleted, or moved away meanwhile
-        if state.leader == self._node_id:
-            return  # elected meanwhile: what it has is what there is
         if wish.is_damaged and not self._others_have(state):
             return
         if not wish.is_damaged and not old.replica.leader_epoch == state.leader_epoch == wish.leader_epoch:
