@@ -232,8 +232,10 @@ class Membership:
             try:
                 await self._beat()
                 await self._look_for_new_partitions()
-            except ClientError:
-                continue  # the next beat tries again; if none gets through, the group will say so
+            except (ClientError, Refusal) as trouble:
+                if isinstance(trouble, Refusal) and not trouble.code.is_retriable:
+                    raise
+                # The next beat tries again; if none gets through, the group will say so.
 
     async def _beat(self) -> None:
         who = self.who
