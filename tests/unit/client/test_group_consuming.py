@@ -158,6 +158,24 @@ async def test_offsets_in_an_open_transaction_are_waited_for(node: ScriptedNode,
     assert {request.isolation_level for request in node.asked(ApiKey.FETCH)} == {1}
 
 
+async def test_the_group_does_not_wait_for_a_member_that_waits_for_an_open_transaction(
+    node: ScriptedNode, cluster: Cluster
+) -> None:
+    def unstable(request: OffsetFetchRequest) -> OffsetFetchResponse:
+        return offsets_fetched(node, request, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+    node.script[ApiKey.SYNC_GROUP] = [assigned(ZERO), assigned(ONE)]
+    node.script[ApiKey.OFFSET_FETCH] = [unstable] * 100_000
+    settings = GroupConsumerSettings(heartbeat_interval_ms=1, isolation=IsolationLevel.READ_COMMITTED)
+    async with GroupConsumer(cluster, "g", [TOPIC], settings) as consumer:
+        await poll_until(consumer, lambda: node.asked(ApiKey.OFFSET_FETCH))
+        rebalance(node)
+        await poll_until(consumer, lambda: len(node.asked(ApiKey.SYNC_GROUP)) == 2)
+        node.script[ApiKey.OFFSET_FETCH] = []
+        await poll_until(consumer, lambda: consumer.is_joined)
+        assert list(consumer.assignment) == [ONE]
+
+
 async def test_what_cannot_be_mended_is_raised_by_poll_and_can_be_tried_again(
     node: ScriptedNode, cluster: Cluster
 ) -> None:
