@@ -243,6 +243,23 @@ async def test_a_leader_that_moved_is_followed(node: ScriptedNode, cluster: Clus
     await second.stop()
 
 
+async def test_a_move_that_somebody_else_heard_of_is_followed(node: ScriptedNode, cluster: Cluster) -> None:
+    """One view of the cluster serves many: the consumer itself need not meet the old leader's refusal."""
+    second = await ScriptedNode(partitions=2, node_id=2).start()
+    node.nodes = second.nodes = [node, second]
+    node.script[ApiKey.FETCH] = [records()] * 100_000
+    second.script[ApiKey.FETCH] = [records(batch(0))]
+    async with AssignedConsumer(cluster) as consumer:
+        await consumer.assign({ZERO: 0})
+        polling = asyncio.create_task(consumer.poll(10, PATIENCE_S))
+        while not node.asked(ApiKey.FETCH):
+            await asyncio.sleep(0.001)
+        node.leaders[0] = second.leaders[0] = 2
+        await cluster.refresh()
+        assert offsets(await polling) == {0: [0]}
+    await second.stop()
+
+
 async def test_a_refusal_is_raised_by_poll(node: ScriptedNode, cluster: Cluster) -> None:
     node.script[ApiKey.FETCH] = [records(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     async with AssignedConsumer(cluster) as consumer:
