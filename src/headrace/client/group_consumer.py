@@ -299,6 +299,8 @@ class GroupConsumer:
         try:
             await self._revoke(list(self._owned))
         finally:
-            await self._scope.close()
-            await self._membership.leave()
-            await self._reader.close()
+            try:
+                await self._scope.close()
+                await self._membership.leave()
+            finally:  # also when the caller has no time for a farewell
+                await self._reader.close()

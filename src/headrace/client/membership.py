@@ -276,8 +276,10 @@ class Membership:
 
     async def leave(self) -> None:
         """Give the partitions back at once. A static member stays: it may come back before its session ends."""
-        await self._leave_as(self.who)
-        self._cluster.close_lane(self._lane)
+        try:
+            await self._leave_as(self.who)
+        finally:
+            self._cluster.close_lane(self._lane)
 
     async def _leave_as(self, who: GroupMetadata) -> None:
         if not who.member_id or who.instance_id is not None:

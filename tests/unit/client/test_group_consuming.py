@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.cluster import ClusterSettings
+from headrace.client.cluster import MAIN_LANE, ClusterSettings
 from headrace.client.consumer_protocol import encode_assignment
 from headrace.client.errors import ClientError
 from headrace.client.group_consumer import GroupConsumer, GroupConsumerSettings
@@ -203,6 +203,20 @@ async def test_a_closed_consumer_says_so(cluster: Cluster) -> None:
     await consumer.close()
     with pytest.raises(ClientError, match="closed"):
         await consumer.poll()
+
+
+async def test_whoever_has_no_time_for_a_farewell_reads_no_more_all_the_same(
+    node: ScriptedNode, cluster: Cluster
+) -> None:
+    node.script[ApiKey.LEAVE_GROUP] = [SILENCE]
+    consumer = GroupConsumer(cluster, "g", [TOPIC], LIVELY)
+    await poll_until(consumer, lambda: node.asked(ApiKey.FETCH))
+    closing = asyncio.create_task(consumer.close())
+    await until(lambda: node.asked(ApiKey.LEAVE_GROUP))
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert [lane for (_, lane), connection in cluster._connections.items() if not connection.is_lost] == [MAIN_LANE]
+    assert not len(consumer._reader._scope)
 
 
 # Rebalances.
