@@ -174,7 +174,12 @@ class AssignedConsumer:
             buffer = self._buffers[name]
             if buffer.is_empty or (only is not None and name not in only):
                 continue
-            records = buffer.take(left)
+            try:
+                records = buffer.take(left)
+            except Refusal as damage:
+                self._fail(damage)  # raised once there is nothing else: what others gave counts as handed out
+                self._straying.pop(name, None)  # it is read again from before the damage
+                continue
             self._look_for_range(buffer)
             if records:
                 taken[name] = records

@@ -278,6 +278,20 @@ async def test_damage_on_the_way_is_raised_by_poll(node: ScriptedNode, cluster: 
             await consumer.poll(10, PATIENCE_S)
 
 
+async def test_what_others_gave_is_handed_out_before_damage_is_told(node: ScriptedNode, cluster: Cluster) -> None:
+    damaged = bytearray(batch(0))
+    damaged[-1] ^= 1
+    node.script[ApiKey.FETCH] = [records(batch(0, 2)), records(bytes(damaged), partition=1)]
+    async with AssignedConsumer(cluster) as consumer:
+        await consumer.assign({ZERO: 0, ONE: 0})
+        while consumer._buffers[ONE].is_empty:
+            await asyncio.sleep(0.001)
+        assert offsets(await consumer.poll(10, PATIENCE_S)) == {0: [0, 1]}
+        with pytest.raises(Refusal, match="does not match its CRC"):
+            await consumer.poll(10, PATIENCE_S)
+        assert (consumer.position(ZERO), consumer.position(ONE)) == (2, 0)
+
+
 async def test_a_node_that_stays_away_is_told_in_the_end(node: ScriptedNode) -> None:
     impatient = ClusterSettings(retry_for_s=0.05, backoff_first_s=0.001, backoff_max_s=0.01)
     async with node.cluster(impatient) as cluster, AssignedConsumer(cluster) as consumer:
