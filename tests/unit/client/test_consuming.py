@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -190,11 +191,12 @@ async def test_an_answer_that_was_asked_for_from_elsewhere_is_dropped(node: Scri
 @pytest.mark.parametrize("asked", [10, 60])
 async def test_out_of_range_can_be_an_error(node: ScriptedNode, cluster: Cluster, asked: int) -> None:
     node.script[ApiKey.FETCH] = [records(code=ErrorCode.OFFSET_OUT_OF_RANGE)]
-    node.script[ApiKey.LIST_OFFSETS] = [listing({-2: 40, -1: 50})] * 2
+    node.script[ApiKey.LIST_OFFSETS] = [listing({-2: 40, -1: 50})] * 10
     async with AssignedConsumer(cluster, ConsumerSettings(out_of_range=OutOfRange.FAIL)) as consumer:
         await consumer.assign({ZERO: asked})
-        with pytest.raises(Refusal, match=f"holds offsets 40 to 49; {asked} was asked for"):
-            await consumer.poll(10, PATIENCE_S)
+        for _ in range(2):
+            with pytest.raises(Refusal, match=f"holds offsets 40 to 49; {asked} was asked for"):
+                await consumer.poll(10, PATIENCE_S)
 
 
 async def test_out_of_range_can_go_to_the_end(node: ScriptedNode, cluster: Cluster) -> None:
@@ -300,6 +302,27 @@ async def test_a_node_that_stays_away_is_told_in_the_end(node: ScriptedNode) -> 
         await node.stop()
         with pytest.raises(Exception, match=r"connection refused|closed the connection"):
             await consumer.poll(10, PATIENCE_S)
+
+
+async def test_trouble_that_was_told_is_over_when_it_is_over(node: ScriptedNode) -> None:
+    impatient = ClusterSettings(retry_for_s=0.05, backoff_first_s=0.001, backoff_max_s=0.01)
+    async with node.cluster(impatient) as cluster, AssignedConsumer(cluster) as consumer:
+        await consumer.assign({ZERO: 0})
+        node.script[ApiKey.FETCH] = [records(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 100_000
+        while not node.asked(ApiKey.FETCH):
+            await asyncio.sleep(0.001)
+        node.links[-1].abort()  # the long poll that is open
+        with pytest.raises(Refusal, match="not leader or follower"):
+            await consumer.poll(10, PATIENCE_S)
+        node.script[ApiKey.FETCH] = []
+        assert await asyncio.wait_for(first_poll_without_trouble(consumer), PATIENCE_S) == {}
+
+
+async def first_poll_without_trouble(consumer: AssignedConsumer) -> dict[TopicPartition, list[Record]]:
+    while True:
+        with suppress(Refusal):
+            return await consumer.poll(wait_s=0.05)
+        await asyncio.sleep(0.001)
 
 
 async def test_memory_is_bounded_when_nobody_polls(node: ScriptedNode, cluster: Cluster) -> None:
