@@ -217,6 +217,8 @@ class GroupConsumer:
         self._start(self._join(), "join the group")
 
     async def _join(self) -> None:
+        if self._membership.is_expelled and self._owned:
+            return  # it was told so on the way here, and has to give up all first
         self._shared_out = await self._membership.join(self._owned)
         if self._shared_out is None:
             await asyncio.sleep(REJOIN_PAUSE_S)

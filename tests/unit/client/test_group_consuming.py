@@ -300,6 +300,28 @@ async def test_a_member_that_was_expelled_gives_up_all_and_starts_anew(node: Scr
     assert [request.member_id for request in node.asked(ApiKey.JOIN_GROUP)] == ["", ""]
 
 
+async def test_a_member_that_is_expelled_as_it_begins_to_join_gives_up_all(
+    node: ScriptedNode, cluster: Cluster
+) -> None:
+    node.script[ApiKey.FETCH] = [records(batch(0, 10))]
+    settings = GroupConsumerSettings(assignors=("cooperative-sticky",))
+    async with GroupConsumer(cluster, "g", [TOPIC], settings) as consumer:
+        witness = Witness(consumer)
+        await consumer.poll(3, PATIENCE_S)
+        node.committed = {0: 8}  # by whoever had it meanwhile
+        who, member, before = consumer.group_metadata, consumer._membership, consumer._step
+        member.refused(who, ErrorCode.REBALANCE_IN_PROGRESS)
+        polling = asyncio.create_task(consumer.poll(3, 0.001))
+        while consumer._step is before:
+            await asyncio.sleep(0)
+        member.refused(who, ErrorCode.UNKNOWN_MEMBER_ID)  # as a commit, in the moment before the join is sent
+        await polling
+        while not consumer.is_joined:
+            await consumer.poll(3, 0.001)
+        assert consumer.assignment[ZERO] == 8
+    assert witness.seen[:3] == [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [0, 1])]
+
+
 async def test_a_cooperative_member_keeps_what_does_not_move(node: ScriptedNode, cluster: Cluster) -> None:
     node.script[ApiKey.SYNC_GROUP] = [assigned(ZERO, ONE), assigned(ZERO), assigned(ZERO)]
     node.script[ApiKey.FETCH] = [records(batch(0, 10))]
