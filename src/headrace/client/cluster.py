@@ -71,6 +71,7 @@ class Cluster:
         self._refreshing: asyncio.Task[ClusterView] | None = None
         self._topics_asked = 0  # how many of them the request under way asks for
         self._lane_count = 0
+        self._guide: Connection | None = None  # whom we ask what anybody knows
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -200,6 +201,26 @@ class Cluster:
 
     async def any_connection(self) -> Connection:
         """A connection that works, or a new one: to a node that we know, else to a bootstrap address."""
+        if self._guide is None or self._guide.is_lost:
+            self._guide = await self._reach_anybody()
+        return self._guide
+
+    def ask_another(self) -> None:
+        """What we were told led nowhere: a node that is cut off from the others tells what was, as long as that lasts.
+
+        One that we have no connection to is not waited for, and asked the next time: it may not be there at all.
+        """
+        others = [address for address in self._addresses() if self._guide is None or address != self._guide.address]
+        if not others:
+            return
+        key = (others[int(self.entropy.fraction() * len(others))], MAIN_LANE)
+        connection = self._connections.get(key)
+        if connection is not None and not connection.is_lost:
+            self._guide = connection
+        else:
+            self._open_soon(key)
+
+    async def _reach_anybody(self) -> Connection:
         for (_, lane), connection in self._connections.items():
             if lane == MAIN_LANE and not connection.is_lost:
                 return connection
@@ -246,13 +267,16 @@ class Cluster:
         connection = self._connections.get(key)
         if connection is not None and not connection.is_lost:
             return connection
+        return await asyncio.shield(self._open_soon(key))
+
+    def _open_soon(self, key: tuple[Address, str]) -> asyncio.Task[Connection]:
         opening = self._opening.get(key)
         if opening is None:
-            opening = asyncio.get_running_loop().create_task(self._open(key), name=f"connect to {address}")
+            opening = asyncio.get_running_loop().create_task(self._open(key), name=f"connect to {key[0]}")
             self._opening[key] = opening
             opening.add_done_callback(lambda _: self._opening.pop(key, None))
             opening.add_done_callback(_look_at_result)
-        return await asyncio.shield(opening)
+        return opening
 
     async def _open(self, key: tuple[Address, str]) -> Connection:
         settings = self.settings
@@ -283,7 +307,7 @@ class Cluster:
 
 
 class Patience:
-    """Waits between attempts, longer each time, until the time is up."""
+    """Waits between attempts, longer each time, until the time is up. Each attempt may have another node to ask."""
 
     def __init__(self, cluster: Cluster, limit_s: float) -> None:
         self._cluster = cluster
@@ -294,6 +318,7 @@ class Patience:
         left_s = self._deadline_s - self._cluster.clock.monotonic_s()
         if left_s <= 0:
             raise trouble
+        self._cluster.ask_another()
         # Clients that lost the same node must not all come back in the same instant.
         jitter = 0.8 + 0.4 * self._cluster.entropy.fraction()
         await asyncio.sleep(min(left_s, self._backoff_s * jitter))

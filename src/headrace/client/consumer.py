@@ -81,6 +81,7 @@ class AssignedConsumer:
         self._lane = cluster.new_lane("fetch")
         self._arrived = asyncio.Event()
         self._trouble: Exception | None = None
+        self._is_broken = False
 
     async def __aenter__(self) -> AssignedConsumer:
         return self
@@ -131,7 +132,7 @@ class AssignedConsumer:
         self._arrived.clear()
         taken = self._take(max_records, only)
         if not taken and self._trouble is not None and not self.is_finished:
-            raise self._trouble
+            raise self._told()
         return taken
 
     async def wait_arrival(self, deadline_s: float) -> bool:
@@ -174,7 +175,12 @@ class AssignedConsumer:
             buffer = self._buffers[name]
             if buffer.is_empty or (only is not None and name not in only):
                 continue
-            records = buffer.take(left)
+            try:
+                records = buffer.take(left)
+            except Refusal as damage:
+                self._fail(damage)  # raised once there is nothing else: what others gave counts as handed out
+                self._straying.pop(name, None)  # it is read again from before the damage
+                continue
             self._look_for_range(buffer)
             if records:
                 taken[name] = records
@@ -284,14 +290,14 @@ class AssignedConsumer:
         try:
             bounds = await find_bounds(self._cluster, [buffer.name], self.settings.isolation)
         except (ClientError, Refusal) as trouble:
-            self._fail(trouble)
+            self._strays_on(buffer, trouble)
             return
         if self._buffers.get(buffer.name) is not buffer:
             return  # meanwhile it was withdrawn, or assigned anew
         first, end = bounds[buffer.name]
         if self.settings.out_of_range is OutOfRange.FAIL:
             message = f"{buffer.name} holds offsets {first} to {end - 1}; {buffer.position} was asked for"
-            self._fail(Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, message))
+            self._strays_on(buffer, Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, message))
             return
         offset = first if self.settings.out_of_range is OutOfRange.EARLIEST else end
         if buffer.position < first:
@@ -301,10 +307,27 @@ class AssignedConsumer:
         self._arrived.set()
         self.leaders_moved()
 
+    def _strays_on(self, buffer: PartitionBuffer, trouble: Exception) -> None:
+        if self._buffers.get(buffer.name) is buffer:
+            del self._returning[buffer.name]
+            self._straying[buffer.name] = None
+            self._fail(trouble)
+
+    def _told(self) -> Exception:
+        """What to raise. Whoever polls again tries again, if anything is left that could."""
+        assert self._trouble is not None
+        trouble = self._trouble
+        if not self._is_broken:
+            self._trouble = None
+            for name in list(self._straying):
+                self._look_for_range(self._buffers[name])
+        return trouble
+
     def _fail(self, trouble: Exception) -> None:
         if self._trouble is None:
             self._trouble = trouble
         self._arrived.set()
 
     def _broke(self, name: str, error: BaseException) -> None:
+        self._is_broken = True
         self._fail(ClientError(f"{name} failed: {error!r}"))

@@ -258,6 +258,7 @@ class Deliveries:
         self.wake(lane)
 
     async def _refresh_quietly(self) -> None:
+        self._cluster.ask_another()
         try:
             await self._cluster.refresh()
         except (ClientError, Refusal):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.client.cluster import Patience
@@ -53,6 +54,7 @@ class Fetcher:
         self._cluster = cluster
         self._lane = lane
         self._reading = reading
+        self._view = cluster.view
         self._session = FetchSession(isolation)
         self._has_room = asyncio.Event()
 
@@ -63,6 +65,9 @@ class Fetcher:
     async def run(self) -> None:
         patience: Patience | None = None
         while True:
+            if self._view is not self._cluster.view:  # whoever asked for it: what has moved from here is now elsewhere
+                self._view = self._cluster.view
+                self._reading.leaders_moved()
             self._has_room.clear()
             wish = self._reading.wanted_from(self._node_id)
             if not wish.partitions:
@@ -87,11 +92,8 @@ class Fetcher:
         except (ClientError, Refusal) as final:
             self._reading.fetch_failed(self._node_id, final)
             return False
-        try:
+        with suppress(ClientError, Refusal):  # the next fetch meets the same trouble
             await self._cluster.refresh()
-        except (ClientError, Refusal):
-            return True  # the next fetch meets the same trouble
-        self._reading.leaders_moved()
         return True
 
     async def _fetch(self, wish: Wish) -> None:

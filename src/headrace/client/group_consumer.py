@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 AUTO_COMMIT_INTERVAL_S = 5.0  # Kafka's default: what a crash makes the group read again
 HEARTBEATS = "heartbeats"
+FIND_PLACES = "find places to start"
 REJOIN_PAUSE_S = 0.1  # a group that turns members away again and again is not to be asked in a tight loop
 
 
@@ -193,13 +194,15 @@ class GroupConsumer:
                     self._trouble = None  # whoever polls again tries again
                 raise trouble
             if self._step is not None and not self._step.done():
-                return
+                if not self._membership.needs_join or self._step.get_name() != FIND_PLACES:
+                    return
+                self._step.cancel()  # an open transaction may hold it up; the others must not wait for that
             if self._shared_out is not None:
                 await self._take_over(self._shared_out)
             elif self._membership.needs_join:
                 await self._rejoin()
             elif self._unplaced:
-                self._start(self._find_places(), "find places to start")
+                self._start(self._find_places(), FIND_PLACES)
             elif self._unannounced:
                 await self._announce()
             else:
@@ -214,6 +217,8 @@ class GroupConsumer:
         self._start(self._join(), "join the group")
 
     async def _join(self) -> None:
+        if self._membership.is_expelled and self._owned:
+            return  # it was told so on the way here, and has to give up all first
         self._shared_out = await self._membership.join(self._owned)
         if self._shared_out is None:
             await asyncio.sleep(REJOIN_PAUSE_S)
@@ -296,6 +301,8 @@ class GroupConsumer:
         try:
             await self._revoke(list(self._owned))
         finally:
-            await self._scope.close()
-            await self._membership.leave()
-            await self._reader.close()
+            try:
+                await self._scope.close()
+                await self._membership.leave()
+            finally:  # also when the caller has no time for a farewell
+                await self._reader.close()

@@ -232,8 +232,10 @@ class Membership:
             try:
                 await self._beat()
                 await self._look_for_new_partitions()
-            except ClientError:
-                continue  # the next beat tries again; if none gets through, the group will say so
+            except (ClientError, Refusal) as trouble:
+                if isinstance(trouble, Refusal) and not trouble.code.is_retriable:
+                    raise
+                # The next beat tries again; if none gets through, the group will say so.
 
     async def _beat(self) -> None:
         who = self.who
@@ -274,8 +276,10 @@ class Membership:
 
     async def leave(self) -> None:
         """Give the partitions back at once. A static member stays: it may come back before its session ends."""
-        await self._leave_as(self.who)
-        self._cluster.close_lane(self._lane)
+        try:
+            await self._leave_as(self.who)
+        finally:
+            self._cluster.close_lane(self._lane)
 
     async def _leave_as(self, who: GroupMetadata) -> None:
         if not who.member_id or who.instance_id is not None:

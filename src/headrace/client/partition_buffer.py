@@ -87,18 +87,17 @@ class PartitionBuffer:
             start += header.size
 
     def take(self, count: int) -> list[Record]:
-        """Up to `count` records, in order. May be empty though the buffer is not: markers are passed over."""
+        """Up to `count` records, in order. May be empty though the buffer is not: markers are passed over.
+
+        Refusal if the next one is damaged; then it is asked for again. What lies before the damage is given first.
+        """
         taken: list[Record] = []
-        while len(taken) < count and not self.is_finished:
-            if self._opened is None and not self._open_next():
-                break
-            assert self._opened is not None
-            wanted = count - len(taken)
-            fresh = self._read(wanted)
-            taken += fresh
-            if len(fresh) < wanted:
-                self._opened = None
-                self.position = max(self.position, self._next_offset_after)
+        try:
+            self._take_into(taken, count)
+        except Refusal:
+            self.drop()
+            if not taken:
+                raise
         if self.is_finished:
             self.drop()
         return taken
@@ -113,6 +112,18 @@ class PartitionBuffer:
     def seek(self, offset: int) -> None:
         self.position = offset
         self.drop()
+
+    def _take_into(self, taken: list[Record], count: int) -> None:
+        while len(taken) < count and not self.is_finished:
+            if self._opened is None and not self._open_next():
+                break
+            assert self._opened is not None
+            wanted = count - len(taken)
+            fresh = self._read(wanted)
+            taken += fresh
+            if len(fresh) < wanted:
+                self._opened = None
+                self.position = max(self.position, self._next_offset_after)
 
     def _read(self, wanted: int) -> list[Record]:
         assert self._opened is not None

@@ -113,6 +113,7 @@ class BatchingProducer:
                 cluster, self.settings.transactional_id, self.settings.transaction_timeout_ms
             )
         self._deliveries = Deliveries(self, cluster, self._scope, self._transactions)
+        self._broken: ClientError | None = None
         self._is_closed = False
 
     async def __aenter__(self) -> BatchingProducer:
@@ -142,6 +143,8 @@ class BatchingProducer:
             await self._wait_for_room()
         if self._is_closed:
             raise ClientError("this producer is closed")
+        if self._broken is not None:
+            raise self._broken
         if self._transactions is not None:
             self._transactions.check_open()
         if partition is None:
@@ -385,8 +388,15 @@ class BatchingProducer:
         await waiter
 
     def _broke(self, name: str, error: BaseException) -> None:
-        """A bug in a delivery: whatever waits for it must not wait for ever."""
-        self._give_up(ClientError(f"{name} failed: {error!r}"))
+        """A bug in a delivery: whatever waits for it must not wait for ever.
+
+        Nothing can be sent after it. What other deliveries have under way is given up, too, and may yet be written:
+        whatever came next would bear the same numbers, and be taken for it.
+        """
+        if self._broken is None:
+            self._broken = ClientError(f"{name} failed, and this producer with it: {error!r}. Make a new one")
+        self._deliveries.stop()
+        self._give_up(self._broken)
 
     def _give_up(self, error: ClientError) -> None:
         for lane in self._lanes.values():

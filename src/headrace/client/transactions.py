@@ -11,6 +11,7 @@ slow from one whose id was taken by another.
 
 from __future__ import annotations
 
+import asyncio
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -187,6 +188,9 @@ class Transactions:
         except (ClientError, Refusal) as trouble:
             self.doom(trouble)
             await self._raise_doom(trouble)
+        except asyncio.CancelledError:
+            self.doom(ClientError(f"nobody waited to hear whether group {group.group_id!r} takes its offsets"))
+            raise
 
     async def _announce_group(self, group_id: str) -> None:
         await self._coordinator.ask(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -190,11 +191,12 @@ async def test_an_answer_that_was_asked_for_from_elsewhere_is_dropped(node: Scri
 @pytest.mark.parametrize("asked", [10, 60])
 async def test_out_of_range_can_be_an_error(node: ScriptedNode, cluster: Cluster, asked: int) -> None:
     node.script[ApiKey.FETCH] = [records(code=ErrorCode.OFFSET_OUT_OF_RANGE)]
-    node.script[ApiKey.LIST_OFFSETS] = [listing({-2: 40, -1: 50})] * 2
+    node.script[ApiKey.LIST_OFFSETS] = [listing({-2: 40, -1: 50})] * 10
     async with AssignedConsumer(cluster, ConsumerSettings(out_of_range=OutOfRange.FAIL)) as consumer:
         await consumer.assign({ZERO: asked})
-        with pytest.raises(Refusal, match=f"holds offsets 40 to 49; {asked} was asked for"):
-            await consumer.poll(10, PATIENCE_S)
+        for _ in range(2):
+            with pytest.raises(Refusal, match=f"holds offsets 40 to 49; {asked} was asked for"):
+                await consumer.poll(10, PATIENCE_S)
 
 
 async def test_out_of_range_can_go_to_the_end(node: ScriptedNode, cluster: Cluster) -> None:
@@ -243,6 +245,23 @@ async def test_a_leader_that_moved_is_followed(node: ScriptedNode, cluster: Clus
     await second.stop()
 
 
+async def test_a_move_that_somebody_else_heard_of_is_followed(node: ScriptedNode, cluster: Cluster) -> None:
+    """One view of the cluster serves many: the consumer itself need not meet the old leader's refusal."""
+    second = await ScriptedNode(partitions=2, node_id=2).start()
+    node.nodes = second.nodes = [node, second]
+    node.script[ApiKey.FETCH] = [records()] * 100_000
+    second.script[ApiKey.FETCH] = [records(batch(0))]
+    async with AssignedConsumer(cluster) as consumer:
+        await consumer.assign({ZERO: 0})
+        polling = asyncio.create_task(consumer.poll(10, PATIENCE_S))
+        while not node.asked(ApiKey.FETCH):
+            await asyncio.sleep(0.001)
+        node.leaders[0] = second.leaders[0] = 2
+        await cluster.refresh()
+        assert offsets(await polling) == {0: [0]}
+    await second.stop()
+
+
 async def test_a_refusal_is_raised_by_poll(node: ScriptedNode, cluster: Cluster) -> None:
     node.script[ApiKey.FETCH] = [records(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     async with AssignedConsumer(cluster) as consumer:
@@ -261,6 +280,20 @@ async def test_damage_on_the_way_is_raised_by_poll(node: ScriptedNode, cluster: 
             await consumer.poll(10, PATIENCE_S)
 
 
+async def test_what_others_gave_is_handed_out_before_damage_is_told(node: ScriptedNode, cluster: Cluster) -> None:
+    damaged = bytearray(batch(0))
+    damaged[-1] ^= 1
+    node.script[ApiKey.FETCH] = [records(batch(0, 2)), records(bytes(damaged), partition=1)]
+    async with AssignedConsumer(cluster) as consumer:
+        await consumer.assign({ZERO: 0, ONE: 0})
+        while consumer._buffers[ONE].is_empty:
+            await asyncio.sleep(0.001)
+        assert offsets(await consumer.poll(10, PATIENCE_S)) == {0: [0, 1]}
+        with pytest.raises(Refusal, match="does not match its CRC"):
+            await consumer.poll(10, PATIENCE_S)
+        assert (consumer.position(ZERO), consumer.position(ONE)) == (2, 0)
+
+
 async def test_a_node_that_stays_away_is_told_in_the_end(node: ScriptedNode) -> None:
     impatient = ClusterSettings(retry_for_s=0.05, backoff_first_s=0.001, backoff_max_s=0.01)
     async with node.cluster(impatient) as cluster, AssignedConsumer(cluster) as consumer:
@@ -269,6 +302,27 @@ async def test_a_node_that_stays_away_is_told_in_the_end(node: ScriptedNode) -> 
         await node.stop()
         with pytest.raises(Exception, match=r"connection refused|closed the connection"):
             await consumer.poll(10, PATIENCE_S)
+
+
+async def test_trouble_that_was_told_is_over_when_it_is_over(node: ScriptedNode) -> None:
+    impatient = ClusterSettings(retry_for_s=0.05, backoff_first_s=0.001, backoff_max_s=0.01)
+    async with node.cluster(impatient) as cluster, AssignedConsumer(cluster) as consumer:
+        await consumer.assign({ZERO: 0})
+        node.script[ApiKey.FETCH] = [records(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 100_000
+        while not node.asked(ApiKey.FETCH):
+            await asyncio.sleep(0.001)
+        node.links[-1].abort()  # the long poll that is open
+        with pytest.raises(Refusal, match="not leader or follower"):
+            await consumer.poll(10, PATIENCE_S)
+        node.script[ApiKey.FETCH] = []
+        assert await asyncio.wait_for(first_poll_without_trouble(consumer), PATIENCE_S) == {}
+
+
+async def first_poll_without_trouble(consumer: AssignedConsumer) -> dict[TopicPartition, list[Record]]:
+    while True:
+        with suppress(Refusal):
+            return await consumer.poll(wait_s=0.05)
+        await asyncio.sleep(0.001)
 
 
 async def test_memory_is_bounded_when_nobody_polls(node: ScriptedNode, cluster: Cluster) -> None:

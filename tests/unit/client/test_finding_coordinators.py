@@ -103,15 +103,27 @@ async def test_one_that_loads_is_waited_for(nodes: tuple[ScriptedNode, ScriptedN
 async def test_one_that_is_not_there_yet_is_waited_for(
     nodes: tuple[ScriptedNode, ScriptedNode], cluster: Cluster
 ) -> None:
-    first, _ = nodes
+    first, second = nodes
+    second.coordinator_id = 1
     absent = Found("g", -1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader yet")
     unknown = Found("g", 9, "", 0, 0)
-    first.script[ApiKey.FIND_COORDINATOR] = [
+    first.script[ApiKey.FIND_COORDINATOR] = second.script[ApiKey.FIND_COORDINATOR] = [
         FindCoordinatorResponse(coordinators=[absent]),
         FindCoordinatorResponse(coordinators=[unknown]),
     ]
     await beat(Coordinator(cluster, CoordinatorKind.GROUP, "g"))
-    assert counts(first) == (3, 1)
+    assert counts(first)[0] + counts(second)[0] == 3
+    assert (counts(first)[1], counts(second)[1]) == (1, 0)
+
+
+async def test_a_node_that_knows_only_what_was_is_not_believed_for_ever(
+    nodes: tuple[ScriptedNode, ScriptedNode], cluster: Cluster
+) -> None:
+    first, second = nodes
+    first.coordinator_id, second.coordinator_id = 1, 2
+    first.script[ApiKey.HEARTBEAT] = [refusal(ErrorCode.NOT_COORDINATOR)] * 100_000
+    await beat(Coordinator(cluster, CoordinatorKind.GROUP, "g"))
+    assert counts(second)[1] == 1
 
 
 async def test_what_does_not_pass_is_raised_at_once(nodes: tuple[ScriptedNode, ScriptedNode], cluster: Cluster) -> None:

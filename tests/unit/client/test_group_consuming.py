@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.cluster import ClusterSettings
+from headrace.client.cluster import MAIN_LANE, ClusterSettings
 from headrace.client.consumer_protocol import encode_assignment
 from headrace.client.errors import ClientError
 from headrace.client.group_consumer import GroupConsumer, GroupConsumerSettings
@@ -158,6 +158,24 @@ async def test_offsets_in_an_open_transaction_are_waited_for(node: ScriptedNode,
     assert {request.isolation_level for request in node.asked(ApiKey.FETCH)} == {1}
 
 
+async def test_the_group_does_not_wait_for_a_member_that_waits_for_an_open_transaction(
+    node: ScriptedNode, cluster: Cluster
+) -> None:
+    def unstable(request: OffsetFetchRequest) -> OffsetFetchResponse:
+        return offsets_fetched(node, request, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+    node.script[ApiKey.SYNC_GROUP] = [assigned(ZERO), assigned(ONE)]
+    node.script[ApiKey.OFFSET_FETCH] = [unstable] * 100_000
+    settings = GroupConsumerSettings(heartbeat_interval_ms=1, isolation=IsolationLevel.READ_COMMITTED)
+    async with GroupConsumer(cluster, "g", [TOPIC], settings) as consumer:
+        await poll_until(consumer, lambda: node.asked(ApiKey.OFFSET_FETCH))
+        rebalance(node)
+        await poll_until(consumer, lambda: len(node.asked(ApiKey.SYNC_GROUP)) == 2)
+        node.script[ApiKey.OFFSET_FETCH] = []
+        await poll_until(consumer, lambda: consumer.is_joined)
+        assert list(consumer.assignment) == [ONE]
+
+
 async def test_what_cannot_be_mended_is_raised_by_poll_and_can_be_tried_again(
     node: ScriptedNode, cluster: Cluster
 ) -> None:
@@ -185,6 +203,20 @@ async def test_a_closed_consumer_says_so(cluster: Cluster) -> None:
     await consumer.close()
     with pytest.raises(ClientError, match="closed"):
         await consumer.poll()
+
+
+async def test_whoever_has_no_time_for_a_farewell_reads_no_more_all_the_same(
+    node: ScriptedNode, cluster: Cluster
+) -> None:
+    node.script[ApiKey.LEAVE_GROUP] = [SILENCE]
+    consumer = GroupConsumer(cluster, "g", [TOPIC], LIVELY)
+    await poll_until(consumer, lambda: node.asked(ApiKey.FETCH))
+    closing = asyncio.create_task(consumer.close())
+    await until(lambda: node.asked(ApiKey.LEAVE_GROUP))
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert [lane for (_, lane), connection in cluster._connections.items() if not connection.is_lost] == [MAIN_LANE]
+    assert not len(consumer._reader._scope)
 
 
 # Rebalances.
@@ -266,6 +298,28 @@ async def test_a_member_that_was_expelled_gives_up_all_and_starts_anew(node: Scr
         assert consumer.assignment[ZERO] == 8
     assert witness.seen[:3] == [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [0, 1])]
     assert [request.member_id for request in node.asked(ApiKey.JOIN_GROUP)] == ["", ""]
+
+
+async def test_a_member_that_is_expelled_as_it_begins_to_join_gives_up_all(
+    node: ScriptedNode, cluster: Cluster
+) -> None:
+    node.script[ApiKey.FETCH] = [records(batch(0, 10))]
+    settings = GroupConsumerSettings(assignors=("cooperative-sticky",))
+    async with GroupConsumer(cluster, "g", [TOPIC], settings) as consumer:
+        witness = Witness(consumer)
+        await consumer.poll(3, PATIENCE_S)
+        node.committed = {0: 8}  # by whoever had it meanwhile
+        who, member, before = consumer.group_metadata, consumer._membership, consumer._step
+        member.refused(who, ErrorCode.REBALANCE_IN_PROGRESS)
+        polling = asyncio.create_task(consumer.poll(3, 0.001))
+        while consumer._step is before:
+            await asyncio.sleep(0)
+        member.refused(who, ErrorCode.UNKNOWN_MEMBER_ID)  # as a commit, in the moment before the join is sent
+        await polling
+        while not consumer.is_joined:
+            await consumer.poll(3, 0.001)
+        assert consumer.assignment[ZERO] == 8
+    assert witness.seen[:3] == [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [0, 1])]
 
 
 async def test_a_cooperative_member_keeps_what_does_not_move(node: ScriptedNode, cluster: Cluster) -> None:

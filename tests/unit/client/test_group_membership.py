@@ -222,6 +222,20 @@ async def test_heartbeats_outlive_a_lost_connection(node: ScriptedNode, cluster:
         assert not beating.member.needs_join
 
 
+async def test_heartbeats_outlive_a_coordinator_that_is_long_in_loading(node: ScriptedNode) -> None:
+    """Longer than trouble is ridden out for: a member that has its place all the same must not lose it by that."""
+    impatient = ClusterSettings(retry_for_s=0.05, backoff_first_s=0.001, backoff_max_s=0.01)
+    async with node.cluster(impatient) as cluster, Beating(cluster) as beating:
+        await beating.member.join([])
+        loading = HeartbeatResponse(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        node.script[ApiKey.HEARTBEAT] = [loading] * 100
+        await until(lambda: beating.beats.done() or not node.script[ApiKey.HEARTBEAT])
+        count = len(node.asked(ApiKey.HEARTBEAT))
+        await until(lambda: beating.beats.done() or len(node.asked(ApiKey.HEARTBEAT)) > count)
+        assert not beating.beats.done()
+        assert not beating.member.needs_join
+
+
 async def test_two_with_one_instance_id_cannot_both_stay(node: ScriptedNode, cluster: Cluster) -> None:
     node.script[ApiKey.HEARTBEAT] = [HeartbeatResponse(0, ErrorCode.FENCED_INSTANCE_ID)]
     async with Beating(cluster, MembershipSettings(heartbeat_interval_ms=1, instance_id="i")) as beating:

@@ -98,6 +98,20 @@ def test_damage_is_told_with_its_place() -> None:
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
+def test_nothing_is_lost_by_damage_that_is_mended() -> None:
+    damaged = bytearray(batch(2, 3))
+    damaged[-1] ^= 1
+    buffer = filled(batch(0, 2), bytes(damaged), batch(5, 1))
+    assert offsets(buffer.take(100)) == [0, 1]
+    for _ in range(2):
+        assert (buffer.position, buffer.fetch_offset, buffer.is_empty, buffer.buffered_bytes) == (2, 2, True, 0)
+        buffer.add(memoryview(bytes(damaged) + batch(5, 1)))
+        with pytest.raises(Refusal, match="events-0 at offset 2"):
+            buffer.take(100)
+    buffer.add(memoryview(batch(2, 3) + batch(5, 1)))
+    assert offsets(buffer.take(100)) == [2, 3, 4, 5]
+
+
 def test_a_batch_that_claims_an_impossible_length_is_refused() -> None:
     lying = bytearray(batch(0, 1))
     lying[8:12] = (3).to_bytes(4, "big")

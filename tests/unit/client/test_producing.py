@@ -406,3 +406,25 @@ async def test_a_closed_producer_takes_nothing(cluster: Cluster) -> None:
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         ProducerSettings(**wrong)
+
+
+# Bugs.
+
+
+async def test_nothing_is_taken_for_what_a_broken_delivery_left_under_way(node: ScriptedNode, cluster: Cluster) -> None:
+    def written_in_silence(request: ProduceRequest) -> object:
+        produced(node, request)
+        return SILENCE
+
+    node.script[ApiKey.PRODUCE] = [written_in_silence]
+    async with BatchingProducer(cluster, ProducerSettings(linger_ms=0.0)) as producer:
+        under_way = await producer.send(TOPIC, None, b"under way", partition=0)
+        while not node.logs[0]:
+            await asyncio.sleep(0.001)
+        broken = await producer.send(TOPIC, None, b"v", partition=1, timestamp_ms=2**63)  # more than a batch can say
+        for receipt in (broken, under_way):
+            with pytest.raises(ClientError, match="failed"):
+                await receipt
+        with pytest.raises(ClientError, match="Make a new one"):
+            await (await producer.send(TOPIC, None, b"another", partition=0))
+    assert [(header.producer_id, header.base_sequence) for header in headers(node)] == [(101, 0)]

@@ -213,6 +213,25 @@ async def test_a_lost_message_dooms_the_transaction_and_the_next_starts_afresh(
     assert [(header.producer_epoch, header.base_sequence) for header in headers(node)] == [(1, 0)]
 
 
+async def test_offsets_that_nobody_waited_for_doom_the_transaction(
+    node: ScriptedNode, producer: BatchingProducer
+) -> None:
+    """They may come late: after a commit without them, or after the abort."""
+    node.script[ApiKey.TXN_OFFSET_COMMIT] = [SILENCE]
+    await producer.begin_transaction()
+    await producer.send(TOPIC, None, b"v", partition=0)
+    sending = asyncio.create_task(producer.send_offsets({ZERO: 7}, GROUP))
+    while not node.asked(ApiKey.TXN_OFFSET_COMMIT):
+        await asyncio.sleep(0.001)
+    sending.cancel()
+    await asyncio.wait([sending])
+    with pytest.raises(TransactionAborted, match="nobody waited"):
+        await producer.commit_transaction()
+    await producer.abort_transaction()
+    assert ends(node) == []
+    assert takes(node) == [(-1, -1), (101, 0)]
+
+
 async def test_a_commit_that_finds_a_lost_message_aborts_by_itself(
     node: ScriptedNode, producer: BatchingProducer
 ) -> None:

@@ -1,0 +1,48 @@
+"""A node that the others have lost knows nothing of that: whoever asks it alone is told what was."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.client.admin import Admin
+from headrace.client.cluster import Cluster
+from headrace.client.producer import BatchingProducer
+from headrace.model.names import TopicPartition
+from headrace.simulation.cluster import NodeProcess, SimulatedCluster
+from headrace.simulation.universe import Universe, run
+
+LIMIT_S = 300.0
+ELECTED_S = 30.0  # by then others lead what the lost node led
+PLACE = TopicPartition("t", 0)
+
+
+def test_a_client_of_a_cut_off_leader_finds_the_next_one() -> None:
+    async def play(universe: Universe) -> None:
+        cluster = SimulatedCluster(universe, node_count=3)
+        for process in cluster.nodes:
+            process.launch()
+        await cluster.wait_ready()
+        await cluster.run_on("client", write_after_the_leader_was_cut_off(cluster))
+
+    run(play, seed=1, limit_s=LIMIT_S)
+
+
+async def write_after_the_leader_was_cut_off(cluster: SimulatedCluster) -> None:
+    await Admin(cluster.client("client")).create_topic(PLACE.topic, partitions=1, replication_factor=3)
+    leader = await leader_of(cluster, PLACE)
+    world = cluster.client_host("client").world
+    client = Cluster([leader.address], world.network, world.clock, world.entropy)
+    async with client, BatchingProducer(client) as producer:
+        await client.topic(PLACE.topic)
+        others = [process.host.name for process in cluster.nodes if process is not leader]
+        cluster.universe.fabric.partition([leader.host.name], others)
+        await asyncio.sleep(ELECTED_S)
+        await producer.send(PLACE.topic, None, b"to whoever leads now")
+        await producer.flush()
+
+
+async def leader_of(cluster: SimulatedCluster, partition: TopicPartition) -> NodeProcess:
+    async with cluster.client("client") as client:
+        await client.topic(partition.topic)
+        led = client.leader_of(partition)
+    return next(process for process in cluster.nodes if led is not None and process.node_id == led.leader)
