@@ -26,7 +26,7 @@ from headrace.client.errors import ClientError, DeliveryFailed, ProducerFenced, 
 from headrace.client.lane import Lane
 from headrace.client.partitioner import StickyPartitioner
 from headrace.model.errors import Refusal
-from headrace.model.names import TopicPartition
+from headrace.model.names import NO_TIMESTAMP, TopicPartition
 from headrace.runtime.tasks import TaskScope
 from headrace.wire.batches import Codec
 from headrace.wire.partitioning import partition_for_key
@@ -46,6 +46,7 @@ BUFFER_BYTES = 32 << 20  # Kafka's buffer.memory: a slow node must slow its prod
 LINGER_MS = 5.0  # Kafka's default since 4.0: little delay, far fewer requests
 DELIVERY_TIMEOUT_S = 120.0  # Kafka's delivery.timeout.ms: from `send` to giving up, retries included
 TRANSACTION_TIMEOUT_MS = 60_000  # Kafka's default: how long an open transaction may hold up those who read committed
+TIMESTAMP_MAX_MS = 1 << 62  # a batch notes differences to its first, and they have 64 bits
 UNSEEN_FAILURES_MAX = 1000  # kept for `flush` to tell; whoever never flushes must not fill the memory
 
 
@@ -137,6 +138,8 @@ class BatchingProducer:
         timestamp_ms: int | None = None,
     ) -> Receipt:
         """Put a message into a batch. Waits only while the buffer is full, or for news about the topic."""
+        if timestamp_ms is not None and not NO_TIMESTAMP <= timestamp_ms <= TIMESTAMP_MAX_MS:
+            raise ValueError(f"timestamp_ms is {timestamp_ms}, expected milliseconds since 1970, at most 2**62")
         known, sticky = self._known_topic(topic) or await self._learn_topic(topic)
         record_bytes = record_size_max(key, value, headers)
         while self._buffered_bytes and self._buffered_bytes + record_bytes > self.settings.buffer_bytes:
