@@ -112,8 +112,14 @@ class NodeCluster:
 
     def seen(self, partition: Partition) -> PartitionMetadata:
         """Leader, replicas and in-sync set, as clients are told."""
-        topics = self._admin.list_topics(partition.topic, timeout=PATIENCE_S).topics
-        return topics[partition.topic].partitions[partition.partition]
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                topics = self._admin.list_topics(partition.topic, timeout=ASK_S).topics
+                return topics[partition.topic].partitions[partition.partition]
+            except KafkaException:  # librdkafka asks one node only: the one that was just killed, it may be
+                if time.monotonic() > deadline_s:
+                    raise
 
     def wait_in_sync(self, partitions: Sequence[Partition]) -> None:
         """Until every replica is in sync and somebody leads each partition."""

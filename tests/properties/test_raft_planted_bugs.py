@@ -84,7 +84,7 @@ def count_votes_of_any_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_without_asking_the_others(patch: pytest.MonkeyPatch) -> None:
-    def read(self: Any, token: object) -> None:
+    def read(self: Any, token: object, now_ms: int) -> None:
         self.readable.append(Readable(token, self._log.commit_end))
 
     patch.setattr(Leadership, "read", read)
@@ -93,9 +93,9 @@ def read_without_asking_the_others(patch: pytest.MonkeyPatch) -> None:
 def read_before_the_first_commit_of_a_term(patch: pytest.MonkeyPatch) -> None:
     honest = Leadership.read
 
-    def read(self: Any, token: object) -> None:
+    def read(self: Any, token: object, now_ms: int) -> None:
         term_start, self._term_start = self._term_start, -1
-        honest(self, token)
+        honest(self, token, now_ms)
         self._term_start = term_start
 
     patch.setattr(Leadership, "read", read)

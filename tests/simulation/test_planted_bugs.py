@@ -186,6 +186,7 @@ def recover_from_memory(patch: pytest.MonkeyPatch) -> None:
 def start_for_ever(patch: pytest.MonkeyPatch) -> None:
     """Was there: a node whose metadata could not be flushed at its start waited for it for ever."""
     patch.setattr(quorum.Quorum, "give_up", lambda *_: None)
+    patch.setattr(Node, "start", Node._start)
 
 
 def look_again_without_news(patch: pytest.MonkeyPatch) -> None:
