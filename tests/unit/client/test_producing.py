@@ -424,6 +424,26 @@ async def test_a_time_that_no_batch_can_tell_is_refused_at_once(
     assert sum(header.last_offset_delta + 1 for header in headers(node)) == 2
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        (None, "text", "the value of a message is bytes or None, not str; encode it first"),
+        (b"k", 7, "the value of a message is bytes or None, not int"),
+        ("text", b"v", "the key of a message is bytes or None, not str; encode it first"),
+    ],
+)
+async def test_what_is_not_bytes_is_refused_at_once_and_leaves_nothing_behind(
+    node: ScriptedNode, cluster: Cluster, key: Any, value: Any, complaint: str
+) -> None:
+    async with BatchingProducer(cluster) as producer:
+        with pytest.raises(TypeError, match=complaint):
+            await producer.send(TOPIC, key, value, partition=0)
+        assert producer.buffered_bytes == 0
+        await producer.flush()
+        await (await producer.send(TOPIC, None, b"good", partition=0))
+    assert values(node) == [b"good"]
+
+
 async def test_nothing_is_taken_for_what_a_broken_delivery_left_under_way(
     node: ScriptedNode, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
