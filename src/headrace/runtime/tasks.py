@@ -35,6 +35,10 @@ class TaskScope:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
