@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LIMIT_S = 60.0
 LOOK_S = 0.05
 LOOKS = 200  # by then the handing over has failed, and whoever was silent meanwhile is missed
+INSTANT_S = 0.0001
+STANDSTILL_S = 3.0  # longer than a session
 
 
 def test_a_heartbeat_that_meets_a_fence_on_its_way_is_refused() -> None:
@@ -157,3 +159,31 @@ def test_an_heir_that_dies_is_fenced_and_nobody_else_though_the_controller_was_h
         return heir.node_id in fenced, len(fenced)
 
     assert run(play, seed=1, limit_s=LIMIT_S) == (True, 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_controller_that_stood_still_while_it_fenced_one_does_not_miss_the_others(seed: int) -> None:
+    """Their heartbeats lie in its sockets, unread."""
+
+    async def play(universe: Universe) -> set[NodeId]:
+        configs = {"controller.quorum.election.timeout.ms": "20000"}  # it is still the controller afterwards
+        cluster = SimulatedCluster(universe, node_count=3, configs=configs)
+        for process in cluster.nodes:
+            process.launch()
+        await cluster.wait_ready()
+        controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
+        lost = next(it for it in cluster.nodes if it is not controller)
+        assert controller.node is not None
+        lost.host.power_cut()
+        while lost.node_id not in controller.node.controller._leaving:
+            await asyncio.sleep(INSTANT_S)
+        controller.host.pause()
+        await asyncio.sleep(STANDSTILL_S)
+        controller.host.resume()
+        fenced: set[NodeId] = set()
+        for _ in range(LOOKS):
+            await asyncio.sleep(LOOK_S)
+            fenced.update(it.node_id for it in controller.node.image.nodes.values() if it.is_fenced)
+        return fenced - {lost.node_id}
+
+    assert run(play, seed=seed, limit_s=LIMIT_S) == set()

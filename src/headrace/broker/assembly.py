@@ -110,12 +110,10 @@ class Assembly:
         await self._registration_applied()
 
     async def _registration_applied(self) -> None:
-        """Until this node's image knows its new life. An earlier one may say that the last life leads, and in which
-        epoch: in that epoch nothing may be written any more."""
-        while True:
-            node = self.quorum.image.nodes.get(self._place.node_id)
-            if node is not None and node.broker_epoch == self.enrolment.broker_epoch:
-                return
+        """Until this node's image has come to its new life. An earlier one may say that the last life leads, and in
+        which epoch: in that epoch nothing may be written any more. The image may be further already, where another
+        life has followed or the node was removed: then the first heartbeat says so."""
+        while self.quorum.image.registrations < self.enrolment.broker_epoch:
             await self.quorum.applied_up_to(Offset(self.quorum.applied_end + 1))
 
     def serve(self, tasks: TaskScope) -> None:

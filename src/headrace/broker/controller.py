@@ -46,6 +46,9 @@ class Controller:
         """Up to where a fenced node has to know the metadata before it is let in."""
         self._term: Term | None = None
         self._balanced_s = self._kept_up_s = 0.0
+        self._awake_by_s = 0.0
+        """When this process should be heard of again, by itself."""
+        self._watching: asyncio.TimerHandle
         self.members = Members(quorum, clock)
         self._news = asyncio.Event()
         quorum.on_decided = self._begin_if_in_charge
@@ -57,31 +60,42 @@ class Controller:
     async def run(self) -> None:
         while True:
             await self._wait_for_news()
+            self._watch()
             try:
                 await self._look()
             except Refusal as refusal:
                 if refusal.code is not ErrorCode.NOT_CONTROLLER:  # another one is now, and looks as well
                     raise
+            finally:
+                self._watching.cancel()
 
     async def _wait_for_news(self) -> None:
-        began_s = self._clock.monotonic_s()
         wait_s = IDLE_LOOK_S if self._sessions is None else LOOK_S
+        self._awake_by_s = self._clock.monotonic_s() + wait_s
         try:
             async with asyncio.timeout(wait_s):
                 await self._news.wait()
         except TimeoutError:
             pass
         self._news.clear()
-        held_up_s = self._clock.monotonic_s() - began_s - wait_s
+        self._allow_for_standstill()
+
+    def _watch(self) -> None:
+        """While it looks, which may take long for other reasons than a standstill."""
+        self._allow_for_standstill()
+        self._watching = asyncio.get_running_loop().call_later(LOOK_S, self._watch)
+
+    def _allow_for_standstill(self) -> None:
+        """If this process stood still, it could hear nobody. Their heartbeats may lie in its sockets, unread."""
+        now_s = self._clock.monotonic_s()
+        held_up_s, self._awake_by_s = now_s - self._awake_by_s, now_s + LOOK_S
         if held_up_s > LOOK_S and self._sessions is not None:
-            # This process stood still, so it could hear nobody. Their heartbeats may lie in its sockets, unread.
             self._sessions.prolong(int(held_up_s * 1000))
 
     async def _look(self) -> None:
         if not self._is_in_charge():
             return
-        assert self._sessions is not None
-        while lapsed := self._sessions.lapsed(self._now_ms()):  # anew each time: to fence one takes a while
+        while lapsed := self._lapsed():  # anew each time: to fence one takes a while
             log.warning("node %d is gone, or was not heard for its session; others take over", lapsed[0])
             await self._fence(lapsed[0])
             if not self._is_in_charge():
@@ -97,6 +111,11 @@ class Controller:
             self._balanced_s = self._clock.monotonic_s()
             if settings.auto_leader_rebalance_enable:
                 await self._return_leaders(settings.leader_imbalance_per_broker_percentage / 100)
+
+    def _lapsed(self) -> list[NodeId]:
+        assert self._sessions is not None
+        self._allow_for_standstill()
+        return self._sessions.lapsed(self._now_ms())
 
     async def _return_leaders(self, tolerated: float) -> None:
         count = await self._quorum.submit(lambda image: return_leaders(image, tolerated))

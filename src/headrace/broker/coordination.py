@@ -230,10 +230,13 @@ class Coordination:
             on_failure=node.fail,
         )
 
-    def _order_markers(self, shard: TransactionShard, effects: Effects) -> None:
+    def _order_markers(self, shard: TransactionShard, mind: TransactionCoordinator, effects: Effects) -> None:
+        """Whatever was ordered before a reload may have been fulfilled while this order waited for its commit: its
+        markers would end the next transaction."""
         assert isinstance(effects, TransactionEffects)
         for order in effects.markers:
-            self.markers.write(shard, order)
+            if mind.awaits(order):
+                self.markers.write(shard, order)
 
     def _group_settings(self) -> GroupSettings:
         settings = self._node.settings

@@ -71,7 +71,7 @@ class Shard(Generic[MindT]):
         new_mind: Callable[[], MindT],
         kinds: Kinds,
         load_turn: asyncio.Lock,
-        on_effects: Callable[[Shard[MindT], Effects], None] | None = None,
+        on_effects: Callable[[Shard[MindT], MindT, Effects], None] | None = None,
         on_unreadable: Callable[[Partition, str], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -259,7 +259,7 @@ class Shard(Generic[MindT]):
         if self._on_effects is None or self._is_closed or self._mind is not mind:
             return  # a mind that is loaded anew orders for itself what is still to be done
         if refusal is None:
-            self._on_effects(self, effects)
+            self._on_effects(self, mind, effects)
         elif effects.has_orders:  # whoever asked waits no longer; the mind does, and nobody orders it a second time
             self._when_settled(lambda later: self._settled(mind, effects, later))
 

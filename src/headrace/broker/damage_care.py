@@ -58,7 +58,7 @@ class DamageCare:
             if partition.log.damage.add(one):
                 self._node.counters.damage_found += 1
                 log.warning("%s: %s; this is no longer served, and nothing is cut", partition.name, one)
-        if partition.log_id not in self._damaged:
+        if self._damaged.get(partition.log_id) is not partition:  # it may be the successor of a damaged one
             self._damaged[partition.log_id] = partition
             self._node.stop_following(partition)
             self._last_epochs[partition.log_id] = partition.replica.leader_epoch
@@ -103,12 +103,12 @@ class DamageCare:
         node, log_id = self._node, partition.log_id
         state = node.image.partition(*log_id)
         if state is None or node.topics.by_log_id(log_id) is not partition:
-            self._forget(log_id)
+            self._forget(partition)
         elif self._is_given_up(log_id, state):
             await node.fetch_again(partition)
             if node.topics.by_log_id(log_id) is not partition:
                 node.counters.replicas_given_up += 1
-                self._forget(log_id)
+                self._forget(partition)
         else:
             await self._give_up(partition, state)
 
@@ -143,10 +143,12 @@ class DamageCare:
             "; ".join(map(str, partition.log.damage.ranges)),
         )
 
-    def _forget(self, log_id: LogId) -> None:
-        del self._damaged[log_id]
-        del self._last_epochs[log_id]
-        self._kept_as_last.discard(log_id)
+    def _forget(self, partition: Partition) -> None:
+        log_id = partition.log_id
+        if self._damaged.get(log_id) is partition:  # otherwise its successor is damaged as well, and known here by now
+            del self._damaged[log_id]
+            del self._last_epochs[log_id]
+            self._kept_as_last.discard(log_id)
 
     async def _drop_replaced(self) -> None:
         """A damaged copy was kept beside its successor until that is in sync."""

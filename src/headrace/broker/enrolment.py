@@ -43,6 +43,19 @@ RETRY_S: Final = 0.1
 HAND_OVER_S: Final = 1.0  # an election that is asked for takes two messages and two flushes
 ANSWER_PART: Final = 0.5  # of a session: a controller that is gone must not keep us from asking the next
 LANE: Final = "enrolment"
+UNWANTED_S: Final = 30.0  # beyond a session: an election may come in between
+
+_UNWANTED: Final = {
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: (
+        "node {node_id} is running, with another data directory; give this node another --node-id. "
+        "If its disk was just replaced: in a few seconds its last life is known to be over"
+    ),
+    ErrorCode.INCONSISTENT_CLUSTER_ID: (
+        "the controller belongs to another cluster than the data directory of node {node_id}; look at --voters and "
+        "--join, or choose an empty --data-dir"
+    ),
+}
+"""What does not pass by itself, or only soon, and what to do about it. The answer on the wire has no room for words."""
 
 
 class DisplacedNode(Exception):
@@ -103,15 +116,28 @@ class Enrolment:
         self._wants_stop = False
 
     async def register(self) -> None:
-        """Begin this life. Tries until there is a controller."""
+        """Begin this life. Tries until there is a controller; Refusal if that does not want this node."""
+        unwanted_since_s: float | None = None
         while True:
             try:
                 self.broker_epoch = await self._register()
             except (ClientError, Refusal) as trouble:
-                log.debug("not registered yet: %s", trouble)
+                if not isinstance(trouble, Refusal) or trouble.code not in _UNWANTED:
+                    log.debug("not registered yet: %s", trouble)
+                    unwanted_since_s = None
+                elif unwanted_since_s is None:
+                    log.warning("not registered yet, this node asks again: %s", trouble.message)
+                    unwanted_since_s = self._clock.monotonic_s()
+                elif self._clock.monotonic_s() - unwanted_since_s >= self._unwanted_s_max:
+                    raise
                 await asyncio.sleep(RETRY_S)
             else:
                 return
+
+    @property
+    def _unwanted_s_max(self) -> float:
+        """The session of this node's last life ends first, if its disk was replaced."""
+        return UNWANTED_S + self._place.timing.session_ms / 1000
 
     async def _register(self) -> int:
         place = self._place
@@ -137,6 +163,9 @@ class Enrolment:
             session_ms=place.timing.session_ms,
         )
         answer = await self._ask_controller(request, BrokerRegistrationResponse)
+        if answer.error_code in _UNWANTED:
+            code = ErrorCode(answer.error_code)
+            raise Refusal(code, _UNWANTED[code].format(node_id=place.node_id))
         _check(answer.error_code, "register")
         return answer.broker_epoch
 

@@ -388,6 +388,9 @@ class Node:
         await self._following.fetch_again(partition)
 
     def start_chore(self, work: Coroutine[object, object, None], name: str) -> None:
+        if self._tasks.is_closed:  # followers go on a little longer than chores do
+            work.close()
+            return
         self._tasks.start(work, name)
 
     def heard_follower(self, node_id: NodeId) -> None:

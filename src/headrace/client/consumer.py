@@ -74,6 +74,7 @@ class AssignedConsumer:
         self._buffers: dict[TopicPartition, PartitionBuffer] = {}
         self._straying: dict[TopicPartition, None] = {}  # whose next offset does not exist
         self._returning: dict[TopicPartition, None] = {}  # of those, for which a new place is looked for
+        self._refused: dict[TopicPartition, None] = {}  # not asked for again before the caller was told why
         self._order: list[TopicPartition] = []
         self._turn = 0
         self._fetchers: dict[int, Fetcher] = {}
@@ -108,7 +109,7 @@ class AssignedConsumer:
     def withdraw(self, names: Collection[TopicPartition]) -> None:
         """Read these no more. What was read ahead of them is thrown away at once."""
         for name in names:
-            for known in (self._buffers, self._straying, self._returning, self.high_watermarks):
+            for known in (self._buffers, self._straying, self._returning, self._refused, self.high_watermarks):
                 known.pop(name, None)
         self._order = list(self._buffers)
 
@@ -244,7 +245,7 @@ class AssignedConsumer:
         wanted: dict[TopicPartition, Wanted] = {}
         is_held_back = False
         for name, buffer in self._buffers.items():
-            if buffer.is_fetched or name in self._straying or name in self._returning or self._leader(name) != node_id:
+            if buffer.is_fetched or self._is_set_aside(name) or self._leader(name) != node_id:
                 continue
             if buffer.buffered_bytes >= READ_AHEAD * share or (is_full and not buffer.is_empty):
                 is_held_back = True
@@ -254,6 +255,9 @@ class AssignedConsumer:
             wanted[name] = Wanted(self._cluster.topic_id(name.topic), buffer.fetch_offset, epoch, share)
         wait_ms = HELD_BACK_WAIT_MS if is_held_back else self.settings.fetch_wait_ms
         return Wish(wanted, wait_ms, self.settings.fetch_min_bytes, FETCH_BYTES)
+
+    def _is_set_aside(self, name: TopicPartition) -> bool:
+        return name in self._straying or name in self._returning or name in self._refused
 
     def fetched(self, name: TopicPartition, offset: int, answer: PartitionData) -> None:
         """Take the answer to a fetch from `offset`, unless something else is wanted by now."""
@@ -265,6 +269,7 @@ class AssignedConsumer:
             self._straying[name] = None
             self._look_for_range(buffer)
         elif code != ErrorCode.NONE:
+            self._refused[name] = None
             self._fail(Refusal(code, f"{name} cannot be read: {code.name.lower().replace('_', ' ')}"))
         else:
             self.high_watermarks[name] = answer.high_watermark
@@ -272,6 +277,7 @@ class AssignedConsumer:
                 try:
                     buffer.add(memoryview(answer.records), answer.aborted_transactions)
                 except Refusal as damage:
+                    self._refused[name] = None
                     self._fail(damage)
                 self._arrived.set()
 
@@ -319,6 +325,8 @@ class AssignedConsumer:
         trouble = self._trouble
         if not self._is_broken:
             self._trouble = None
+            self._refused.clear()
+            self.leaders_moved()
             for name in list(self._straying):
                 self._look_for_range(self._buffers[name])
         return trouble

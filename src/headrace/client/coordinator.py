@@ -49,9 +49,11 @@ class Coordinator:
         """Ask until the answer passes `check`, which raises a Refusal for what the coordinator refused.
 
         Trouble that may pass by itself is ridden out for as long as `Cluster.persist` would, counted from when it
-        began: an answer may be long in coming, and that alone is no trouble.
+        began: an answer may be long in coming, and that alone is no trouble. A Refusal that ends it has the trouble
+        before it as its cause: an attempt whose answer was lost may have been served.
         """
         patience: Patience | None = None
+        earlier: Exception | None = None
         while True:
             try:
                 connection = await self.connection()
@@ -62,7 +64,8 @@ class Coordinator:
                 if isinstance(trouble, ClientError) or trouble.code in LOOK_FOR_ANOTHER:
                     self._node_id = NO_NODE
                 if not self._cluster.may_pass(trouble):
-                    raise
+                    raise trouble from earlier
+                earlier = trouble
                 patience = patience or Patience(self._cluster, self._cluster.settings.retry_for_s)
                 await patience.wait_or_raise(trouble)
             else:

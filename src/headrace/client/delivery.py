@@ -181,6 +181,7 @@ class Deliveries:
             lane.under_way.attempts += 1
             found = answers.get(lane.partition)
             if found is None:
+                lane.under_way.is_uncertain = True
                 missing = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"the node said nothing about {lane.partition}")
                 self._attempt_failed(lane, missing)
             else:

@@ -47,6 +47,7 @@ LINGER_MS = 5.0  # Kafka's default since 4.0: little delay, far fewer requests
 DELIVERY_TIMEOUT_S = 120.0  # Kafka's delivery.timeout.ms: from `send` to giving up, retries included
 TRANSACTION_TIMEOUT_MS = 60_000  # Kafka's default: how long an open transaction may hold up those who read committed
 TIMESTAMP_MAX_MS = 1 << 62  # a batch notes differences to its first, and they have 64 bits
+_PAYLOAD = (bytes, type(None), bytearray, memoryview)  # what a key or a value may be
 UNSEEN_FAILURES_MAX = 1000  # kept for `flush` to tell; whoever never flushes must not fill the memory
 
 
@@ -138,6 +139,7 @@ class BatchingProducer:
         timestamp_ms: int | None = None,
     ) -> Receipt:
         """Put a message into a batch. Waits only while the buffer is full, or for news about the topic."""
+        _expect_payload(key, value)
         if timestamp_ms is not None and not NO_TIMESTAMP <= timestamp_ms <= TIMESTAMP_MAX_MS:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, expected milliseconds since 1970, at most 2**62")
         known, sticky = self._known_topic(topic) or await self._learn_topic(topic)
@@ -413,6 +415,14 @@ class BatchingProducer:
 def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+def _expect_payload(key: object, value: object) -> None:
+    if isinstance(key, _PAYLOAD) and isinstance(value, _PAYLOAD):
+        return
+    name, wrong = ("value", value) if isinstance(key, _PAYLOAD) else ("key", key)
+    remedy = "; encode it first" if isinstance(wrong, str) else ""
+    raise TypeError(f"the {name} of a message is bytes or None, not {type(wrong).__name__}{remedy}")
 
 
 def _delivery_failed(failures: list[PendingBatch]) -> DeliveryFailed:

@@ -92,6 +92,7 @@ class Transactions:
         self._doom: Exception | None = None  # why it cannot be committed
         self._has_work = False  # the coordinator may know of it
         self._is_commit_sent = False
+        self._is_in_doubt = False  # a commit was sent, and its answer lost
 
     # What the producer may do.
 
@@ -104,7 +105,7 @@ class Transactions:
         self.phase = Phase.OPEN
         self._announced = {}
         self._doom = None
-        self._has_work = self._is_commit_sent = False
+        self._has_work = self._is_commit_sent = self._is_in_doubt = False
 
     def check_open(self) -> None:
         """Raises unless messages and offsets can be added."""
@@ -242,6 +243,7 @@ class Transactions:
         if self._doom is not None:
             await self._raise_doom(self._doom)
         if self._has_work:
+            self._is_in_doubt = self._is_commit_sent
             self._is_commit_sent = True
             try:
                 await self._end(is_commit=True)
@@ -249,6 +251,7 @@ class Transactions:
                 if refusal.code.is_retriable:
                     raise
                 self._is_commit_sent = False
+                self._is_in_doubt |= refusal.__cause__ is not None
                 self.doom(refusal)
                 await self._raise_doom(refusal)
         self.phase = Phase.IDLE
@@ -324,7 +327,10 @@ class Transactions:
         )
 
     def _fenced(self) -> ProducerFenced:
+        fate = "nothing of its open transaction will be seen"
+        if self._is_in_doubt:
+            fate = "whether its last transaction was committed before that is not known: read the topic to learn it"
         return ProducerFenced(
             f"another producer has taken over the transactional id {self.transactional_id!r}; this one can do nothing "
-            "more, and nothing of its open transaction will be seen"
+            f"more, and {fate}"
         )

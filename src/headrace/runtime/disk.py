@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -259,6 +260,7 @@ class SystemDisk:
         """`is_shared` is for a process that works for the one that holds the directory."""
         self.root = Path(root).absolute()
         self.location = str(self.root)
+        self._replacing = threading.Lock()  # two threads may want to replace the same file, and a draft has one name
         if is_shared:
             self._lock = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             return
@@ -314,12 +316,13 @@ class SystemDisk:
     def replace_file(self, path: str, content: bytes) -> None:
         target = self.root / path
         draft = target.with_name(target.name + ".tmp")
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
-        self._sync_path(target.parent)
+        with self._replacing:
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+            self._sync_path(target.parent)
 
     def sync_directory(self, path: str) -> None:
         self._sync_path(self.root / path)

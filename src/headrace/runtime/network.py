@@ -291,7 +291,10 @@ class SystemNetwork:
     async def connect(self, address: Address, receiver: Receiver) -> Link:
         loop = asyncio.get_running_loop()
         protocol = _SocketProtocol(receiver)
-        await loop.create_connection(lambda: protocol, address.host, address.port)
+        try:
+            await loop.create_connection(lambda: protocol, address.host, address.port)
+        except (ValueError, OverflowError) as nonsense:  # addresses come from others; some are none, as `a..b`
+            raise OSError(f"not an address: {nonsense}") from nonsense
         assert protocol.link is not None
         return protocol.link
 

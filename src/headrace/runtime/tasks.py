@@ -7,12 +7,14 @@ run in the simulator. This scope starts, fails and ends its tasks in one known o
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from headrace.runtime.clock import Clock
+
+T = TypeVar("T")
 
 
 class TaskScope:
@@ -33,6 +35,10 @@ class TaskScope:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -44,6 +50,22 @@ class TaskScope:
         for task in reversed(list(self._tasks)):
             task.cancel()
             await _ended(task)
+
+
+async def outlast(work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`. Whoever is cancelled meanwhile hears of that only when the work has ended.
+
+    For what goes on regardless, as a call in a thread does: a lock that guards it must not be let go before.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await _ended(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error from None
+        raise
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:

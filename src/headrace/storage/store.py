@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
-from headrace.runtime.tasks import Breather
-from headrace.runtime.threads import GENERAL_WORKERS
+from headrace.runtime.tasks import Breather, outlast
+from headrace.runtime.threads import GENERAL, GENERAL_WORKERS
 from headrace.storage import checkpoints, layout
 from headrace.storage.compaction import swap
 from headrace.storage.compaction.mark import NOTHING_CLEAN, store_mark
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     WantedLog = tuple[TopicPartition, LogSettings]
     PreparedLog = tuple[PartitionLog, RecoveryReport | None] | DamagedLog | Refusal
+
+T = TypeVar("T")
 
 ROOM_FOR_BOTH = 2  # a damaged copy is kept only if its successor, and as much again of other logs, still fits
 
@@ -202,7 +204,7 @@ class LogStore:
         async with self._rewriting:
             async with self._checkpointing:  # or what is being stored of it would be remembered again
                 self._let_go(log_id)
-            await self.world.threads.run(partial(self._remove_directory, layout.directory_of(log_id)))
+            await self._run(partial(self._remove_directory, layout.directory_of(log_id)))
             await self.drop_damaged(log_id)
 
     def _let_go(self, log_id: LogId) -> None:
@@ -220,7 +222,7 @@ class LogStore:
         if log_id in self.set_aside_damaged:
             del self.set_aside_damaged[log_id]
             damaged = layout.directory_of(log_id) + layout.DAMAGED
-            await self.world.threads.run(partial(self._remove_directory, damaged))
+            await self._run(partial(self._remove_directory, damaged))
 
     async def begin_anew(
         self, log_id: LogId, name: TopicPartition, settings: LogSettings, start_offset: int, *, is_kept: bool = False
@@ -238,12 +240,12 @@ class LogStore:
             self._let_go(log_id)
             directory = layout.directory_of(log_id)
             if not is_kept:
-                await self.world.threads.run(partial(self._remove_directory, directory))
-            elif await self.world.threads.run(partial(self._set_damaged_aside, directory)):
+                await self._run(partial(self._remove_directory, directory))
+            elif await self._run(partial(self._set_damaged_aside, directory)):
                 self.set_aside_damaged[log_id] = None
             create = partial(create_log, log_id, name.topic, self._handles, settings, start_offset=start_offset)
             try:
-                self._logs[log_id] = log = await self.world.threads.run(create)
+                self._logs[log_id] = log = await self._run(create)
             except OSError as error:
                 raise _trouble(error, f"create {name}") from error
             return log
@@ -253,7 +255,7 @@ class LogStore:
         self._unopened.pop(log_id, None)
         directory = layout.directory_of(log_id)
         stray = directory + layout.STRAY
-        await self.world.threads.run(partial(self.world.disk.rename, directory, stray))
+        await self._run(partial(self.world.disk.rename, directory, stray))
         return stray
 
     def _set_damaged_aside(self, directory: str) -> bool:
@@ -300,7 +302,7 @@ class LogStore:
             if on_cut is not None:
                 on_cut()
             await self._store_starts()
-            await self.world.threads.run(log.sync_cut, lane=LANE)
+            await self._run(log.sync_cut, lane=LANE)
 
     # Compaction
 
@@ -353,7 +355,7 @@ class LogStore:
         self._unsettled.pop(log.log_id, None)
 
     async def _change(self, step: Callable[[], None]) -> None:
-        await self.world.threads.run(partial(_on_disk, step))
+        await self._run(partial(_on_disk, step))
 
     async def note_clean(self, log: PartitionLog, mark: Mark, cuts: int) -> None:
         """The log is clean as far as that; `cuts` tells how often it had been truncated when that was found."""
@@ -403,7 +405,7 @@ class LogStore:
                 return
             paths = [path for paths in garbage.values() for path in paths]
             if paths:
-                await self.world.threads.run(partial(_remove_all, self.world.disk, paths))
+                await self._run(partial(_remove_all, self.world.disk, paths))
 
     async def _store_starts(self) -> bool:
         starts = dict(self._start_offsets)
@@ -419,9 +421,13 @@ class LogStore:
         self._start_offsets = starts
         return True
 
+    async def _run(self, call: Callable[[], T], *, lane: str = GENERAL) -> T:
+        """In a thread, which goes on if the caller is cancelled: then so does the caller, with the locks it holds."""
+        return await outlast(self.world.threads.run(call, lane=lane))
+
     async def _write(self, path: str, content: bytes) -> bool:
         """Replace a file durably; False if the disk is full, and the old one still stands."""
-        return await self.world.threads.run(partial(_replace_file, self.world.disk, path, content))
+        return await self._run(partial(_replace_file, self.world.disk, path, content))
 
 
 def _on_disk(step: Callable[[], None]) -> None:

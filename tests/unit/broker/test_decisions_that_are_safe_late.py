@@ -47,7 +47,7 @@ async def test_markers_are_ordered_though_nobody_waits_for_the_decision_any_more
     orders: list[MarkerOrder] = []
     failures: list[object] = []
 
-    def note_orders(_: object, effects: Effects) -> None:
+    def note_orders(_shard: object, _mind: object, effects: Effects) -> None:
         assert isinstance(effects, TransactionEffects)
         orders.extend(effects.markers)
 

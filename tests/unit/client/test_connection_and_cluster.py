@@ -14,7 +14,12 @@ from headrace.runtime.network import SystemNetwork
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.fetch import FetchRequest
 from headrace.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from headrace.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from headrace.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
 from tests.unit.client.scripted_node import HANG_UP, SILENCE, TOPIC, ScriptedNode, metadata
 
 if TYPE_CHECKING:
@@ -192,6 +197,19 @@ async def test_a_node_that_advertises_a_wrong_address_is_named(node: ScriptedNod
     async with node.cluster(QUICK) as cluster:
         await cluster.refresh()
         with pytest.raises(ConnectionLost, match=f"node 2 says that it is reached at {wrong}.*--advertise"):
+            await cluster.node_connection(2)
+
+
+@pytest.mark.parametrize("wrong", [("a..b", 9092), ("a" * 64, 9092), ("127.0.0.1", 70_000), ("a\0b", 9092)])
+async def test_an_address_that_is_none_is_told_as_one_where_nobody_answers(
+    node: ScriptedNode, wrong: tuple[str, int]
+) -> None:
+    node.script[ApiKey.METADATA] = [MetadataResponse(brokers=[MetadataResponseBroker(2, *wrong)])]
+    async with node.cluster(QUICK) as cluster:
+        await cluster.refresh()
+        with pytest.raises(
+            ConnectionLost, match=r"(?s)node 2 says that it is reached at .*not an address.*--advertise"
+        ):
             await cluster.node_connection(2)
 
 

@@ -270,6 +270,28 @@ async def test_a_refusal_is_raised_by_poll(node: ScriptedNode, cluster: Cluster)
             await consumer.poll(10, PATIENCE_S)
 
 
+@pytest.mark.parametrize(
+    "trouble",
+    [records(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED), records(b"\0" * 100)],
+    ids=["refused", "damaged beyond recognition"],
+)
+async def test_what_cannot_be_read_is_asked_for_again_once_the_caller_was_told(
+    node: ScriptedNode, cluster: Cluster, trouble: FetchResponse
+) -> None:
+    node.script[ApiKey.FETCH] = [trouble] * 1000
+    async with AssignedConsumer(cluster) as consumer:
+        await consumer.assign({ZERO: 0})
+        for asked_count in (1, 2):
+            while len(node.asked(ApiKey.FETCH)) < asked_count:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05)  # time for hundreds
+            assert len(node.asked(ApiKey.FETCH)) == asked_count
+            with pytest.raises(Refusal, match=r"events-0"):
+                await consumer.poll(10, PATIENCE_S)
+        node.script[ApiKey.FETCH] = [records(batch(0, 2))]
+        assert offsets(await consumer.poll(10, PATIENCE_S)) == {0: [0, 1]}
+
+
 async def test_damage_on_the_way_is_raised_by_poll(node: ScriptedNode, cluster: Cluster) -> None:
     damaged = bytearray(batch(0))
     damaged[-1] ^= 1

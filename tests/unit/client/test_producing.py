@@ -14,7 +14,7 @@ from headrace.model.names import NO_OFFSET
 from headrace.wire.api import ApiKey
 from headrace.wire.batches import BatchHeader, Codec, read_header
 from headrace.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
-from headrace.wire.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
+from headrace.wire.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse
 from headrace.wire.partitioning import partition_for_key
 from headrace.wire.records import Record, decode_records
 from tests.unit.client.scripted_node import HANG_UP, SILENCE, TOPIC, ScriptedNode, produced, refused
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from headrace.client.cluster import Cluster
-    from headrace.wire.messages.produce import ProduceRequest, ProduceResponse
+    from headrace.wire.messages.produce import ProduceRequest
 
 QUICK = ClusterSettings(retry_for_s=5.0, backoff_first_s=0.001, backoff_max_s=0.01, request_timeout_s=5.0)
 LONG_MS = 3_600_000.0  # a batch that is never sent for its age
@@ -422,6 +422,40 @@ async def test_a_time_that_no_batch_can_tell_is_refused_at_once(
         for extreme_ms in (-1, 2**62):
             await producer.send(TOPIC, None, b"v", partition=0, timestamp_ms=extreme_ms)
     assert sum(header.last_offset_delta + 1 for header in headers(node)) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        (None, "text", "the value of a message is bytes or None, not str; encode it first"),
+        (b"k", 7, "the value of a message is bytes or None, not int"),
+        ("text", b"v", "the key of a message is bytes or None, not str; encode it first"),
+    ],
+)
+async def test_what_is_not_bytes_is_refused_at_once_and_leaves_nothing_behind(
+    node: ScriptedNode, cluster: Cluster, key: Any, value: Any, complaint: str
+) -> None:
+    async with BatchingProducer(cluster) as producer:
+        with pytest.raises(TypeError, match=complaint):
+            await producer.send(TOPIC, key, value, partition=0)
+        assert producer.buffered_bytes == 0
+        await producer.flush()
+        await (await producer.send(TOPIC, None, b"good", partition=0))
+    assert values(node) == [b"good"]
+
+
+async def test_a_batch_about_which_nothing_is_said_may_be_written(node: ScriptedNode, cluster: Cluster) -> None:
+    def write_and_say_nothing(request: ProduceRequest) -> ProduceResponse:
+        produced(node, request)
+        return ProduceResponse([])
+
+    node.script[ApiKey.PRODUCE] = [write_and_say_nothing]
+    async with BatchingProducer(cluster) as producer:
+        with pytest.raises(Refusal, match="said nothing about events-0"):
+            await (await producer.send(TOPIC, None, b"first", partition=0))
+        await (await producer.send(TOPIC, None, b"second", partition=0))
+    numbers = [(header.producer_id, header.base_sequence) for header in headers(node)]
+    assert len(set(numbers)) == 2, "the second would be taken for the first"
 
 
 async def test_nothing_is_taken_for_what_a_broken_delivery_left_under_way(

@@ -272,6 +272,24 @@ async def test_a_producer_whose_id_was_taken_is_fenced(
         await producer.send(TOPIC, None, b"v", partition=0)
 
 
+@pytest.mark.parametrize(
+    ("earlier", "fate"),
+    [([], "nothing of its open transaction will be seen"), ([HANG_UP], "committed before that is not known")],
+    ids=["the first answer", "after a lost answer"],
+)
+async def test_a_fenced_producer_claims_to_know_the_fate_of_its_commit_only_if_it_does(
+    node: ScriptedNode, producer: BatchingProducer, earlier: list[object], fate: str
+) -> None:
+    await producer.begin_transaction()
+    await producer.send(TOPIC, None, b"v", partition=0)
+    node.script[ApiKey.END_TXN] = [*earlier, EndTxnResponse(0, ErrorCode.PRODUCER_FENCED)]
+    node.script[ApiKey.INIT_PRODUCER_ID] = [initialised(ErrorCode.PRODUCER_FENCED)]
+    with pytest.raises(ProducerFenced, match=fate):
+        await producer.commit_transaction()
+    with pytest.raises(ProducerFenced, match=fate):
+        await producer.begin_transaction()
+
+
 @pytest.mark.parametrize("where", [ApiKey.PRODUCE, ApiKey.END_TXN])
 async def test_a_producer_that_was_merely_too_slow_can_go_on(
     node: ScriptedNode, producer: BatchingProducer, where: ApiKey

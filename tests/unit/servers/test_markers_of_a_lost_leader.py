@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from headrace.coordinators.records import encode
+from headrace.coordinators.transactions.coordinator import AddPartitions
 from headrace.coordinators.transactions.effects import MarkerOrder
+from headrace.coordinators.transactions.state import Status, Transaction, record_of
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import Epoch, NodeId, Offset, ProducerId, TopicPartition
+from headrace.model.names import Epoch, Millis, NodeId, Offset, ProducerId, TopicPartition
 from headrace.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -81,3 +84,27 @@ async def test_markers_for_many_partitions_do_not_wait_for_each_other(tmp_path: 
         for partition in partitions:
             partition.agreed_in_sync([HERE], partition.partition_epoch + 1)
         assert await client.frame() is not None
+
+
+async def test_markers_that_were_written_before_their_order_was_repeated_do_not_end_the_next_transaction(
+    tmp_path: Path,
+) -> None:
+    """The order of a mind that was thrown away goes on, and its successor repeats it."""
+    ending = Transaction(
+        ProducerId(7), 0, 60_000, Status.PREPARE_COMMIT, Millis(0), partitions=frozenset({LOST}), started_ms=Millis(0)
+    )
+    async with living_server(tmp_path) as server:
+        state, written = await partitions_with_another_replica(server)
+        state.append(encode_batch([(0, *encode(record_of("t", ending)), ())]))
+        shard = server.node.coordination._new_transaction_shard(state)
+        running = asyncio.create_task(shard.run())
+        await until(lambda: shard._mind is not None)
+        shard.tell(lambda mind, now: mind.markers_written("t", ProducerId(7), 0, now))
+        next_one = AddPartitions("t", ProducerId(7), 0, [LOST])
+        begun = asyncio.create_task(shard.ask(lambda mind, token, now: mind.add_partitions(next_one, token, now)))
+        await until(lambda: state.log.next_offset == 3)
+        state.agreed_in_sync([HERE], state.partition_epoch + 1)
+        assert await begun == {LOST: ErrorCode.NONE}
+        assert written.log.next_offset == 0
+        shard.close()
+        running.cancel()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 
 from headrace.model.names import LogId, TopicId, TopicPartition
 from headrace.runtime.clock import SystemClock
+from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
@@ -24,6 +26,7 @@ from tests.unit.storage.small_logs import FIRST_MS, SETTINGS, append, batch_at, 
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from headrace.simulation.disk import SimulatedDisk
     from headrace.storage.log import PartitionLog
@@ -293,3 +296,39 @@ async def test_a_log_that_begins_anew_during_a_checkpoint_does_not_inherit_a_rec
         await anew
         await checkpointing
         assert checkpoints.read_offsets(world.disk, checkpoints.RECOVERY_POINTS).get(FIRST, 0) == 0
+
+
+class HeldUpDisk(SystemDisk):
+    """Its next replaced file waits, in its thread, until it may go on."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.is_held_up = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        if not self.is_held_up.is_set():
+            self.is_held_up.set()
+            self.may_go_on.wait()
+        super().replace_file(path, content)
+
+
+async def test_a_stop_waits_for_the_checkpoint_that_it_interrupts(tmp_path: Path) -> None:
+    """Its thread goes on: what it writes must not come after what the stop writes."""
+    disk = HeldUpDisk(tmp_path)
+    world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads())
+    async with Stores(world).life(is_clean=False) as store:
+        log = await filled(store, FIRST, 10)
+        checkpoint = asyncio.get_running_loop().create_task(store.write_checkpoints())
+        while not disk.is_held_up.is_set():
+            await asyncio.sleep(0.001)
+        checkpoint.cancel()
+        append(log, batch_at(10, producer_id=1, sequence=10))
+        closing = asyncio.get_running_loop().create_task(store.close())
+        await asyncio.sleep(A_MOMENT_S)
+        disk.may_go_on.set()
+        await closing
+    world.threads.close()
+    assert checkpoint.cancelled()
+    assert checkpoints.read_offsets(disk, checkpoints.RECOVERY_POINTS) == {FIRST: 11}
+    disk.close()

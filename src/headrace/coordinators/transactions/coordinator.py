@@ -323,6 +323,13 @@ class TransactionCoordinator:
             return TransactionEffects()
         return TransactionEffects(records=[record_of(transactional_id, current.ended(now.wall_ms))])
 
+    def awaits(self, order: MarkerOrder) -> bool:
+        """Whether the transaction is not over yet. By the older flow, the next one has the same identity."""
+        current = self._transactions.get(order.transactional_id)
+        return (
+            current is not None and current.status.is_ending and order == self._order(order.transactional_id, current)
+        )
+
     # Time
 
     def next_deadline_ms(self) -> int | None:

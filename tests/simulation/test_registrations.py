@@ -1,0 +1,57 @@
+"""A node makes itself known: whatever the cluster says to that, it does not wait for ever in silence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.broker.enrolment import Enrolment
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.simulation.cluster import NodeProcess, SimulatedCluster
+from headrace.simulation.universe import Universe, run
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+LIMIT_S = 120.0
+
+
+async def ready_follower(universe: Universe) -> tuple[NodeProcess, Node]:
+    """A node of three that is not the controller."""
+    cluster = SimulatedCluster(universe, node_count=3)
+    for process in cluster.nodes:
+        process.launch()
+    await cluster.wait_ready()
+    process = next(it for it in cluster.nodes if it.node is not None and not it.node.is_controller)
+    assert process.node is not None
+    return process, process.node
+
+
+def test_an_image_that_is_beyond_a_registration_has_it() -> None:
+    """Another life of the node has registered as well, and both came at once."""
+
+    async def play(universe: Universe) -> None:
+        process, node = await ready_follower(universe)
+        node.assembly.enrolment.broker_epoch -= 1
+        await process.host.start(node.assembly._registration_applied(), "registration")
+
+    run(play, seed=1, limit_s=LIMIT_S)
+
+
+def test_an_id_that_a_living_node_has_is_told_once_and_then_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def play(universe: Universe) -> ErrorCode:
+        process, node = await ready_follower(universe)
+        place = replace(node._place, incarnation=b"i" * 16, directory=b"d" * 16)
+        world, assembly = node.world, node.assembly
+        imposter = Enrolment(
+            place, assembly.quorum, assembly.controller, assembly.peers, world.clock, lambda is_leased: None
+        )
+        with pytest.raises(Refusal, match="give this node another --node-id") as refused:
+            await process.host.start(imposter.register(), "imposter")
+        return refused.value.code
+
+    assert run(play, seed=1, limit_s=LIMIT_S) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    told = [entry for entry in caplog.messages if "not registered yet" in entry]
+    assert len(told) == 1
