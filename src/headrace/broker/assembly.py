@@ -13,7 +13,7 @@ from headrace.broker.peers import Peers
 from headrace.broker.quorum import Quorum
 from headrace.client.errors import ClientError
 from headrace.metadata.node_commands import name_cluster
-from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import Offset
 from headrace.raft.membership import Replica
 from headrace.runtime.network import Address
@@ -190,11 +190,18 @@ class Assembly:
             forwarded = await self.ask_controller(request, ForwardResponse)
             code = ErrorCode(forwarded.error_code)
             if code is ErrorCode.NONE:
-                await self.quorum.applied_up_to(Offset(forwarded.end))
+                await self._applied_if_possible(Offset(forwarded.end))
                 return answer.decode(Reader(forwarded.body or b""), version)
             if code is not ErrorCode.NOT_CONTROLLER or self._is_hopeless(began_s):
                 raise Refusal(code, "the controller has not taken the request")
             await asyncio.sleep(RETRY_S)
+
+    async def _applied_if_possible(self, end: Offset) -> None:
+        """What the controller has decided stands, also if this node's log has failed, and the node ends."""
+        try:
+            await self.quorum.applied_up_to(end)
+        except (Refusal, DiskFailure) as failure:
+            log.debug("an answer of the controller is passed on by a node that fails: %s", failure)
 
     def _gone(self, node_id: NodeId) -> None:
         """Its process has ended: whoever waits for it waits in vain."""

@@ -350,7 +350,7 @@ class Node:
     ) -> Sequence[Outcome[Answer]]:
         """`submit` for a command about several things. If it cannot be stored, each of them is refused."""
         try:
-            if needs_room:
+            if needs_room and self.is_controller:  # elsewhere a controller that is lost may have decided it already
                 self._check_room()
             return await self.submit(decide)
         except Refusal as refusal:

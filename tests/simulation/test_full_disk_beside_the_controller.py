@@ -1,0 +1,40 @@
+"""A node without room passes a command on to the controller. What that has decided is not called refused."""
+
+from __future__ import annotations
+
+from headrace.client.admin import Admin
+from headrace.client.cluster import Cluster
+from headrace.client.errors import ClientError
+from headrace.simulation.cluster import NodeProcess, SimulatedCluster
+from headrace.simulation.stage import ONE_ATTEMPT
+from headrace.simulation.universe import Universe, run
+
+LIMIT_S = 60.0
+LEFT_BYTES = 10  # less than any record of the metadata needs
+
+
+def test_a_topic_that_was_created_is_not_refused_for_lack_of_room_elsewhere() -> None:
+    async def play(universe: Universe) -> bool:
+        cluster = SimulatedCluster(universe, node_count=3)
+        for process in cluster.nodes:
+            process.launch()
+        await cluster.wait_ready()
+        controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
+        full = next(it for it in cluster.nodes if it is not controller)
+        device = full.host.device
+        device.capacity_bytes = sum(len(file.cached) for _, file in device.files()) + LEFT_BYTES
+        await cluster.run_on("client", create_through(full, cluster))
+        assert controller.node is not None
+        return controller.node.image.topic_named("t") is not None
+
+    assert run(play, seed=1, limit_s=LIMIT_S), "nothing was decided, so nothing was tried here"
+
+
+async def create_through(full: NodeProcess, cluster: SimulatedCluster) -> None:
+    """A Refusal would say that it was not created."""
+    world = cluster.client_host("client").world
+    async with Cluster([full.address], world.network, world.clock, world.entropy, ONE_ATTEMPT) as client:
+        try:
+            await Admin(client).create_topic("t", partitions=1, replication_factor=3)
+        except ClientError:
+            return  # the node has ended over it: the outcome is not known
