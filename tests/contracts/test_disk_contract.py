@@ -267,12 +267,15 @@ def test_write_file_and_replace_file_hold_the_last_content(disk: Disk) -> None:
     assert disk.list("d") == ["plain", "safe"]
 
 
-def test_threads_may_replace_one_file_at_once(disk: Disk) -> None:
-    """As a stop does while a checkpoint is being written, or a follower while its log is compacted."""
+def test_threads_may_replace_one_file_at_once(tmp_path: Path) -> None:
+    """As a stop does while a checkpoint is being written, or a follower while its log is compacted. The simulator has
+    no threads that could."""
+    disk = SystemDisk(tmp_path)
     contents = [bytes([number]) * 100 for number in range(200)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda content: disk.replace_file("safe", content), contents))
     assert disk.read_file("safe") in contents
+    disk.close()
 
 
 def test_syncs_change_nothing_that_can_be_seen(disk: Disk) -> None:
