@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from headrace.client.admin import Admin
 from headrace.client.cluster import Cluster
 from headrace.client.producer import BatchingProducer
 from headrace.model.names import TopicPartition
-from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.universe import Universe, run
+from tests.simulation.ready_clusters import ready_cluster
+
+if TYPE_CHECKING:
+    from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 
 LIMIT_S = 300.0
 ELECTED_S = 30.0  # by then others lead what the lost node led
@@ -18,10 +22,7 @@ PLACE = TopicPartition("t", 0)
 
 def test_a_client_of_a_cut_off_leader_finds_the_next_one() -> None:
     async def play(universe: Universe) -> None:
-        cluster = SimulatedCluster(universe, node_count=3)
-        for process in cluster.nodes:
-            process.launch()
-        await cluster.wait_ready()
+        cluster = await ready_cluster(universe)
         await cluster.run_on("client", write_after_the_leader_was_cut_off(cluster))
 
     run(play, seed=1, limit_s=LIMIT_S)
@@ -37,8 +38,11 @@ async def write_after_the_leader_was_cut_off(cluster: SimulatedCluster) -> None:
         others = [process.host.name for process in cluster.nodes if process is not leader]
         cluster.universe.fabric.partition([leader.host.name], others)
         await asyncio.sleep(ELECTED_S)
-        await producer.send(PLACE.topic, None, b"to whoever leads now")
-        await producer.flush()
+        receipt = await producer.send(PLACE.topic, None, b"to whoever leads now")
+        await receipt
+        led = client.leader_of(PLACE)
+    assert led is not None
+    assert led.leader != leader.node_id, "the one that was cut off took it"
 
 
 async def leader_of(cluster: SimulatedCluster, partition: TopicPartition) -> NodeProcess:

@@ -9,11 +9,12 @@ import pytest
 
 from headrace.metadata.node_commands import register_node, reserve_producer_ids, unfence_node
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.universe import Universe, run
+from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:
     from headrace.model.names import NodeId, Offset
+    from headrace.simulation.cluster import NodeProcess
 
 LIMIT_S = 60.0
 LOOK_S = 0.05
@@ -24,20 +25,15 @@ STANDSTILL_S = 3.0  # longer than a session
 
 def test_a_heartbeat_that_meets_a_fence_on_its_way_is_refused() -> None:
     async def play(universe: Universe) -> bool:
-        controller, late = await ready_cluster(universe)
+        controller, late = await controller_and_another(universe)
         return bool(await controller.host.start(is_served_while_fenced(controller, late), "controller"))
 
     assert not run(play, seed=1, limit_s=LIMIT_S)
 
 
-async def ready_cluster(universe: Universe) -> tuple[NodeProcess, NodeProcess]:
-    """The controller of three nodes, and another one."""
-    cluster = SimulatedCluster(universe, node_count=3)
-    for process in cluster.nodes:
-        process.launch()
-    await cluster.wait_ready()
-    controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
-    return controller, next(it for it in cluster.nodes if it is not controller)
+async def controller_and_another(universe: Universe) -> tuple[NodeProcess, NodeProcess]:
+    controller, (another, _) = controller_and_others(await ready_cluster(universe))
+    return controller, another
 
 
 async def is_served_while_fenced(controller: NodeProcess, late: NodeProcess) -> bool:
@@ -58,7 +54,7 @@ def test_who_has_not_read_of_its_fence_is_not_let_in() -> None:
     """It would go on leading what others lead by now, in an epoch that is over."""
 
     async def play(universe: Universe) -> list[bool]:
-        controller, late = await ready_cluster(universe)
+        controller, late = await controller_and_another(universe)
         return list(await controller.host.start(let_in_before_and_after_reading(controller, late), "controller"))
 
     assert run(play, seed=1, limit_s=LIMIT_S) == [False, False, True]
@@ -86,7 +82,7 @@ async def let_in_before_and_after_reading(controller: NodeProcess, late: NodePro
 
 def test_what_a_life_wants_that_is_over_does_not_befall_the_next_one() -> None:
     async def play(universe: Universe) -> tuple[ErrorCode, bool]:
-        controller, late = await ready_cluster(universe)
+        controller, late = await controller_and_another(universe)
         late.host.pause()
         return tuple(await controller.host.start(stop_of_an_old_life(controller, late), "controller"))
 
@@ -112,7 +108,7 @@ async def stop_of_an_old_life(controller: NodeProcess, late: NodeProcess) -> tup
 
 def test_a_life_that_ends_while_its_heartbeat_waits_is_not_served() -> None:
     async def play(universe: Universe) -> ErrorCode:
-        controller, late = await ready_cluster(universe)
+        controller, late = await controller_and_another(universe)
         late.host.pause()
         return ErrorCode(await controller.host.start(heartbeat_of_an_ending_life(controller, late), "controller"))
 
@@ -146,7 +142,7 @@ async def heartbeat_of_an_ending_life(controller: NodeProcess, late: NodeProcess
 
 def test_an_heir_that_dies_is_fenced_and_nobody_else_though_the_controller_was_handing_over() -> None:
     async def play(universe: Universe) -> tuple[bool, int]:
-        controller, heir = await ready_cluster(universe)
+        controller, heir = await controller_and_another(universe)
         assert controller.node is not None
         term = controller.node.quorum.raft.term
         controller.node.quorum.hand_over(heir.node_id)
@@ -167,12 +163,8 @@ def test_a_controller_that_stood_still_while_it_fenced_one_does_not_miss_the_oth
 
     async def play(universe: Universe) -> set[NodeId]:
         configs = {"controller.quorum.election.timeout.ms": "20000"}  # it is still the controller afterwards
-        cluster = SimulatedCluster(universe, node_count=3, configs=configs)
-        for process in cluster.nodes:
-            process.launch()
-        await cluster.wait_ready()
-        controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
-        lost = next(it for it in cluster.nodes if it is not controller)
+        cluster = await ready_cluster(universe, configs=configs)
+        controller, (lost, _) = controller_and_others(cluster)
         assert controller.node is not None
         lost.host.power_cut()
         while lost.node_id not in controller.node.controller._leaving:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from headrace.client.admin import Admin
 from headrace.client.producer import BatchingProducer
-from headrace.simulation.cluster import SimulatedCluster
 from headrace.simulation.universe import Universe, run
+from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:
     import pytest
+
+    from headrace.simulation.cluster import SimulatedCluster
 
 FULL_S = 20.0  # longer than a follower may lag: it leaves the in-sync set meanwhile
 LIMIT_S = 120.0
@@ -24,10 +26,7 @@ def test_a_full_disk_is_no_reason_to_fetch_and_talk_all_the_time(caplog: pytest.
     caplog.set_level(logging.INFO)
 
     async def play(universe: Universe) -> float:
-        cluster = SimulatedCluster(universe, node_count=3)
-        for process in cluster.nodes:
-            process.launch()
-        await cluster.wait_ready()
+        cluster = await ready_cluster(universe)
         return await cluster.run_on("client", sent_while_full(cluster))
 
     records_sent = run(play, seed=1, limit_s=LIMIT_S)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headrace.client.admin import Admin
 from headrace.client.cluster import Cluster
 from headrace.client.errors import ClientError
-from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.stage import ONE_ATTEMPT
 from headrace.simulation.universe import Universe, run
+from tests.simulation.ready_clusters import controller_and_others, ready_cluster
+
+if TYPE_CHECKING:
+    from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 
 LIMIT_S = 60.0
 LEFT_BYTES = 10  # less than any record of the metadata needs
@@ -15,12 +20,8 @@ LEFT_BYTES = 10  # less than any record of the metadata needs
 
 def test_a_topic_that_was_created_is_not_refused_for_lack_of_room_elsewhere() -> None:
     async def play(universe: Universe) -> bool:
-        cluster = SimulatedCluster(universe, node_count=3)
-        for process in cluster.nodes:
-            process.launch()
-        await cluster.wait_ready()
-        controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
-        full = next(it for it in cluster.nodes if it is not controller)
+        cluster = await ready_cluster(universe)
+        controller, (full, _) = controller_and_others(cluster)
         device = full.host.device
         device.capacity_bytes = sum(len(file.cached) for _, file in device.files()) + LEFT_BYTES
         await cluster.run_on("client", create_through(full, cluster))

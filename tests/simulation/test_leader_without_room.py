@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from headrace.client.admin import Admin
 from headrace.client.producer import BatchingProducer
-from headrace.simulation.cluster import SimulatedCluster
 from headrace.simulation.universe import Universe, run
+from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:
     from headrace.metadata.image import Partition
+    from headrace.simulation.cluster import SimulatedCluster
 
 LIMIT_S = 120.0
 RECORD_BYTES = 100_000
@@ -19,10 +20,7 @@ RECORD_BYTES = 100_000
 
 def test_another_node_leads_what_a_full_disk_cannot_take() -> None:
     async def play(universe: Universe) -> None:
-        cluster = SimulatedCluster(universe, node_count=3)
-        for process in cluster.nodes:
-            process.launch()
-        await cluster.wait_ready()
+        cluster = await ready_cluster(universe)
         await cluster.run_on("client", write_to_a_full_leader(cluster))
 
     run(play, seed=1, limit_s=LIMIT_S)

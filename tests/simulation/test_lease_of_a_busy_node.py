@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from headrace.metadata.assignments import ManualAssignment
 from headrace.metadata.topic_commands import NewTopic, create_topics
-from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.universe import Universe, run
+from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:
     from headrace.broker.partition import Partition
+    from headrace.simulation.cluster import NodeProcess
 
 LIMIT_S = 120.0
 FENCED_AFTER_S = 4.0
@@ -21,12 +22,8 @@ SLOWNESS = 2_000.0  # to open a log takes seconds
 
 def test_a_node_leads_again_only_where_it_has_followed_who_leads() -> None:
     async def play(universe: Universe) -> tuple[bool, bool]:
-        cluster = SimulatedCluster(universe, node_count=3)
-        for process in cluster.nodes:
-            process.launch()
-        await cluster.wait_ready()
-        controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
-        busy = next(it for it in cluster.nodes if it is not controller)
+        cluster = await ready_cluster(universe)
+        controller, (busy, _) = controller_and_others(cluster)
         await controller.host.start(create(controller, "old", busy), "controller")
         partition = await served(busy, "old")
         busy.host.threads.slowness["general"] = SLOWNESS

@@ -12,6 +12,7 @@ from headrace.model.names import LogId
 from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.universe import Universe, run
 from headrace.storage.layout import directory_of
+from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,12 +51,8 @@ async def create_and_delete(process: NodeProcess) -> list[bool]:
 
 def test_what_has_moved_away_while_a_node_was_down_goes_when_it_is_back() -> None:
     async def play(universe: Universe) -> tuple[bool, bool]:
-        cluster = SimulatedCluster(universe, node_count=3)
-        for process in cluster.nodes:
-            process.launch()
-        await cluster.wait_ready()
-        controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
-        away, other = (it for it in cluster.nodes if it is not controller)
+        cluster = await ready_cluster(universe)
+        controller, (away, other) = controller_and_others(cluster)
         log_id = await controller.host.start(create(controller, away), "controller")
         await until(lambda: away.host.world.disk.exists(directory_of(log_id)))
         away.host.crash()

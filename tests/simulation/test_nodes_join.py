@@ -13,6 +13,7 @@ from headrace.model.names import NodeId
 from headrace.runtime.network import Address
 from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.universe import Universe, run
+from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -25,10 +26,7 @@ LIMIT_S = 100.0
 
 def played(story: Callable[[SimulatedCluster], Coroutine[object, object, T]], node_count: int = 3, seed: int = 1) -> T:
     async def play(universe: Universe) -> T:
-        cluster = SimulatedCluster(universe, node_count=node_count)
-        for process in cluster.nodes:
-            process.launch()  # without a supervisor: who is down stays down
-        await cluster.wait_ready()
+        cluster = await ready_cluster(universe, node_count=node_count)
         return await story(cluster)
 
     return run(play, seed=seed, limit_s=LIMIT_S)

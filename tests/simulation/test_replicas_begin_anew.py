@@ -19,7 +19,7 @@ from headrace.simulation.universe import Universe, run
 from headrace.storage import checkpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine
 
     from headrace.broker.node import Node
     from headrace.broker.partition import Partition
@@ -51,10 +51,10 @@ class Scene:
         self.node._followers._fetchers[self.partition.replica.leader].remove(self.partition)
 
 
-def play(act: Callable[[Scene], Awaitable[None]]) -> None:
+def play(act: Callable[[Scene], Coroutine[object, object, None]]) -> None:
     async def main(universe: Universe) -> None:
         follower = await started_with_a_record(SimulatedCluster(universe, node_count=3))
-        await follower.host.start(act(Scene(follower)), "act")  # type: ignore[arg-type]  # it is a coroutine
+        await follower.host.start(act(Scene(follower)), "act")
 
     run(main, seed=1, limit_s=LIMIT_S)
 

@@ -9,13 +9,14 @@ from headrace.broker import quorum
 from headrace.metadata.controller import Decision
 from headrace.metadata.records import ProducerIdsReserved
 from headrace.model.names import ProducerId
-from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.universe import Universe, run
+from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:
     import pytest
 
     from headrace.metadata.image import ClusterImage
+    from headrace.simulation.cluster import NodeProcess
 
 LIMIT_S = 60.0
 SNAPSHOT_EVERY = 50
@@ -28,12 +29,8 @@ def test_a_snapshot_that_comes_while_another_is_taken(monkeypatch: pytest.Monkey
     monkeypatch.setattr(quorum, "SNAPSHOT_EVERY", SNAPSHOT_EVERY)
 
     async def play(universe: Universe) -> tuple[list[BaseException | None], bool]:
-        cluster = SimulatedCluster(universe, node_count=3)
-        for process in cluster.nodes:
-            process.launch()
-        await cluster.wait_ready()
-        controller = next(it for it in cluster.nodes if it.node is not None and it.node.quorum.is_leader)
-        late = next(it for it in cluster.nodes if it is not controller)
+        cluster = await ready_cluster(universe)
+        controller, (late, _) = controller_and_others(cluster)
         assert late.node is not None
         installed: list[object] = []
         late.node.quorum._on_install = lambda before, after: installed.append(after)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from headrace.broker.appending import Admitted
     from headrace.broker.coordination import Coordination, TransactionShard
     from headrace.broker.node import Node
-    from headrace.broker.partition import Partition
     from headrace.coordinators.transactions.effects import MarkerOrder
     from headrace.model.names import NodeId, TopicPartition
     from headrace.runtime.tasks import TaskScope
@@ -68,8 +67,7 @@ class MarkerWriter:
                 elsewhere.setdefault(leader, []).append(name)
                 continue
             try:
-                partition, admitted = self._append(name, order)
-                written.append((name, admitted, partition.settling(admitted, COMMIT_S_MAX)))
+                written.append((name, *self._append(name, order)))
             except Refusal as refusal:
                 if not self._is_pointless(name, refusal):
                     log.warning("the marker of %s for %s waits: %s", order.transactional_id, name, refusal.message)
@@ -105,8 +103,7 @@ class MarkerWriter:
         codes, written = {}, []
         for name in marker.partitions:
             try:
-                partition, admitted = self._append(name, marker)
-                written.append((name, admitted, partition.settling(admitted, COMMIT_S_MAX)))
+                written.append((name, *self._append(name, marker)))
             except Refusal as refusal:
                 codes[name] = refusal.code
         for name, admitted, settled in written:
@@ -114,7 +111,8 @@ class MarkerWriter:
             codes[name] = ErrorCode.NONE if admitted.refusal is None else admitted.refusal.code
         return codes
 
-    def _append(self, name: TopicPartition, marker: MarkerOrder) -> tuple[Partition, Admitted]:
+    def _append(self, name: TopicPartition, marker: MarkerOrder) -> tuple[Admitted, asyncio.Future[None]]:
+        """The marker, and when it is known what became of it."""
         partition = self._node.topics.partition(*name)
         shard = self._coordination.group_shard_at(partition)
         admitted = (shard or partition).write_marker(
@@ -124,4 +122,4 @@ class MarkerWriter:
             coordinator_epoch=marker.coordinator_epoch,
             transaction_version=marker.transaction_version,
         )
-        return partition, admitted
+        return admitted, partition.settling(admitted, COMMIT_S_MAX)

@@ -131,7 +131,7 @@ class SocketLink:
             return
         queue = self._queue
         for chunk in chunks:
-            size = chunk.size if type(chunk) is FileSlice else len(chunk)  # type: ignore[arg-type]
+            size = chunk.size if type(chunk) is FileSlice else len(chunk)  # type: ignore[arg-type]  # mypy does not narrow by `type`
             if size:
                 queue.append(chunk)
                 self.queued_bytes += size

@@ -405,6 +405,7 @@ async def test_auto_commit_does_not_mind_a_rebalance(node: ScriptedNode, cluster
     async with GroupConsumer(cluster, "g", [TOPIC], settings) as consumer:
         await consumer.poll(4, PATIENCE_S)
         await poll_until(consumer, lambda: len(node.asked(ApiKey.JOIN_GROUP)) == 2)
+    assert len(node.asked(ApiKey.OFFSET_COMMIT)) >= 1, "nothing was refused"
 
 
 async def test_rewinding_reads_again_from_the_commit(node: ScriptedNode, cluster: Cluster) -> None:

@@ -22,11 +22,13 @@ def assert_same(found: Map[object, int] | OpenMap[object, int], expected: dict[o
 
 
 @given(st.dictionaries(KEYS, st.integers(), max_size=MANY), st.lists(CHANGES, max_size=5))
-def test_a_map_does_what_a_dict_does_and_earlier_maps_stay(first: dict[object, int], runs: list[object]) -> None:
+def test_a_map_does_what_a_dict_does_and_earlier_maps_stay(
+    first: dict[object, int], runs: list[list[tuple[str, object]]]
+) -> None:
     history = [(Map(first), dict(first))]
     for changes in runs:
         opened, expected = history[-1][0].open(), dict(history[-1][1])
-        for serial, (change, key) in enumerate(changes):  # type: ignore[arg-type, var-annotated]
+        for serial, (change, key) in enumerate(changes):
             if change == "set":
                 opened[key] = expected[key] = serial
             else:

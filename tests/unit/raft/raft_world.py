@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING
@@ -299,7 +300,8 @@ class World:
         assert leader is not None
         ends: list[Offset] = []
         for number in range(20):
-            if not self.ask(leader, lambda node, number=number: ends.append(node.propose(b"late %d" % number))):  # type: ignore[misc]
+            payload = b"late %d" % number
+            if not self.ask(leader, partial(_propose_late, payload, ends)):
                 self.run(3000)  # it was about to hand over
             leader = self.leader or leader
         self.run(10_000, lambda: all(host.node.log.commit_end >= ends[-1] for host in self._members()))
@@ -313,3 +315,7 @@ class World:
         leader = self.leader
         everybody = leader.node.membership.everybody if leader else tuple(self.hosts)
         return [self.hosts[node_id] for node_id in everybody]
+
+
+def _propose_late(payload: bytes, ends: list[Offset], node: RaftNode) -> None:
+    ends.append(node.propose(payload))

@@ -11,13 +11,14 @@ from tests.unit.storage.small_logs import FIRST_MS, SETTINGS, append, batch_at, 
 if TYPE_CHECKING:
     from headrace.runtime.disk import SystemDisk
     from headrace.storage.log import PartitionLog
+    from headrace.storage.settings import LogSettings
 
 BY_TIME = replace(SETTINGS, retention_ms=1000)
 FOR_EVER = FIRST_MS + (1 << 40)
 
 
-def committed_log(disk: SystemDisk, batch_count: int, settings: object = SETTINGS) -> PartitionLog:
-    log = log_of(disk, batch_count, settings)  # type: ignore[arg-type]
+def committed_log(disk: SystemDisk, batch_count: int, settings: LogSettings = SETTINGS) -> PartitionLog:
+    log = log_of(disk, batch_count, settings)
     log.high_watermark = log.next_offset
     return log
 
