@@ -62,6 +62,14 @@ class ConsumerSettings:
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
+class SetAside(Enum):
+    """Why a partition is not asked for at the moment."""
+
+    STRAYS = "its next offset does not exist; what was read ahead is handed out first"
+    RETURNS = "a place that exists is being looked for"
+    REFUSED = "the caller is to be told why before it is asked for again"
+
+
 class AssignedConsumer:
     """`assign` once, then `poll` until `is_finished` or for ever. Use it with `async with`."""
 
@@ -72,9 +80,7 @@ class AssignedConsumer:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._cluster = cluster
         self._buffers: dict[TopicPartition, PartitionBuffer] = {}
-        self._straying: dict[TopicPartition, None] = {}  # whose next offset does not exist
-        self._returning: dict[TopicPartition, None] = {}  # of those, for which a new place is looked for
-        self._refused: dict[TopicPartition, None] = {}  # not asked for again before the caller was told why
+        self._set_aside: dict[TopicPartition, SetAside] = {}
         self._order: list[TopicPartition] = []
         self._turn = 0
         self._fetchers: dict[int, Fetcher] = {}
@@ -109,7 +115,7 @@ class AssignedConsumer:
     def withdraw(self, names: Collection[TopicPartition]) -> None:
         """Read these no more. What was read ahead of them is thrown away at once."""
         for name in names:
-            for known in (self._buffers, self._straying, self._returning, self._refused, self.high_watermarks):
+            for known in (self._buffers, self._set_aside, self.high_watermarks):
                 known.pop(name, None)
         self._order = list(self._buffers)
 
@@ -180,7 +186,7 @@ class AssignedConsumer:
                 records = buffer.take(left)
             except Refusal as damage:
                 self._fail(damage)  # raised once there is nothing else: what others gave counts as handed out
-                self._straying.pop(name, None)  # it is read again from before the damage
+                self._set_aside.pop(name, None)  # it is read again from before the damage
                 continue
             self._look_for_range(buffer)
             if records:
@@ -245,7 +251,7 @@ class AssignedConsumer:
         wanted: dict[TopicPartition, Wanted] = {}
         is_held_back = False
         for name, buffer in self._buffers.items():
-            if buffer.is_fetched or self._is_set_aside(name) or self._leader(name) != node_id:
+            if buffer.is_fetched or name in self._set_aside or self._leader(name) != node_id:
                 continue
             if buffer.buffered_bytes >= READ_AHEAD * share or (is_full and not buffer.is_empty):
                 is_held_back = True
@@ -256,20 +262,17 @@ class AssignedConsumer:
         wait_ms = HELD_BACK_WAIT_MS if is_held_back else self.settings.fetch_wait_ms
         return Wish(wanted, wait_ms, self.settings.fetch_min_bytes, FETCH_BYTES)
 
-    def _is_set_aside(self, name: TopicPartition) -> bool:
-        return name in self._straying or name in self._returning or name in self._refused
-
     def fetched(self, name: TopicPartition, offset: int, answer: PartitionData) -> None:
         """Take the answer to a fetch from `offset`, unless something else is wanted by now."""
         buffer = self._buffers.get(name)
-        if buffer is None or buffer.fetch_offset != offset:
+        if buffer is None or buffer.fetch_offset != offset or name in self._set_aside:
             return
         code = ErrorCode(answer.error_code)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._straying[name] = None
+            self._set_aside[name] = SetAside.STRAYS
             self._look_for_range(buffer)
         elif code != ErrorCode.NONE:
-            self._refused[name] = None
+            self._set_aside[name] = SetAside.REFUSED
             self._fail(Refusal(code, f"{name} cannot be read: {code.name.lower().replace('_', ' ')}"))
         else:
             self.high_watermarks[name] = answer.high_watermark
@@ -277,7 +280,7 @@ class AssignedConsumer:
                 try:
                     buffer.add(memoryview(answer.records), answer.aborted_transactions)
                 except Refusal as damage:
-                    self._refused[name] = None
+                    self._set_aside[name] = SetAside.REFUSED
                     self._fail(damage)
                 self._arrived.set()
 
@@ -287,9 +290,8 @@ class AssignedConsumer:
 
     def _look_for_range(self, buffer: PartitionBuffer) -> None:
         """Find the way back into the log, once all that was read ahead is handed out."""
-        if buffer.name in self._straying and buffer.is_empty:
-            del self._straying[buffer.name]
-            self._returning[buffer.name] = None
+        if self._set_aside.get(buffer.name) is SetAside.STRAYS and buffer.is_empty:
+            self._set_aside[buffer.name] = SetAside.RETURNS
             self._scope.start(self._return_to_range(buffer), f"find the way back into {buffer.name}")
 
     async def _return_to_range(self, buffer: PartitionBuffer) -> None:
@@ -301,6 +303,10 @@ class AssignedConsumer:
         if self._buffers.get(buffer.name) is not buffer:
             return  # meanwhile it was withdrawn, or assigned anew
         first, end = bounds[buffer.name]
+        if first <= buffer.position <= end:
+            # Another node leads by now, and has not deleted as much: what was handed out must not come again.
+            self._read_on(buffer)
+            return
         if self.settings.out_of_range is OutOfRange.FAIL:
             message = f"{buffer.name} holds offsets {first} to {end - 1}; {buffer.position} was asked for"
             self._strays_on(buffer, Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, message))
@@ -309,14 +315,16 @@ class AssignedConsumer:
         if buffer.position < first:
             self.skipped_count += first - buffer.position
         buffer.seek(offset)
-        del self._returning[buffer.name]
+        self._read_on(buffer)
+
+    def _read_on(self, buffer: PartitionBuffer) -> None:
+        del self._set_aside[buffer.name]
         self._arrived.set()
         self.leaders_moved()
 
     def _strays_on(self, buffer: PartitionBuffer, trouble: Exception) -> None:
         if self._buffers.get(buffer.name) is buffer:
-            del self._returning[buffer.name]
-            self._straying[buffer.name] = None
+            self._set_aside[buffer.name] = SetAside.STRAYS
             self._fail(trouble)
 
     def _told(self) -> Exception:
@@ -325,9 +333,9 @@ class AssignedConsumer:
         trouble = self._trouble
         if not self._is_broken:
             self._trouble = None
-            self._refused.clear()
+            self._set_aside = {name: why for name, why in self._set_aside.items() if why is not SetAside.REFUSED}
             self.leaders_moved()
-            for name in list(self._straying):
+            for name in self._set_aside:
                 self._look_for_range(self._buffers[name])
         return trouble
 

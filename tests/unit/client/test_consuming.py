@@ -188,6 +188,26 @@ async def test_an_answer_that_was_asked_for_from_elsewhere_is_dropped(node: Scri
         assert consumer._buffers[ZERO].is_empty
 
 
+@pytest.mark.parametrize("policy", OutOfRange)
+async def test_what_the_next_leader_still_has_is_not_read_again(
+    node: ScriptedNode, cluster: Cluster, policy: OutOfRange
+) -> None:
+    """The one before had deleted it, as retention allows, and its followers had not heard of that yet."""
+    node.script[ApiKey.FETCH] = [
+        records(batch(44, 2)),
+        records(code=ErrorCode.OFFSET_OUT_OF_RANGE),
+        records(batch(46, 2)),
+    ]
+    node.script[ApiKey.LIST_OFFSETS] = [listing({-2: 40, -1: 50})] * 2
+    async with AssignedConsumer(cluster, ConsumerSettings(out_of_range=policy)) as consumer:
+        await consumer.assign({ZERO: 44}, {ZERO: 48})
+        read: list[int] = []
+        while not consumer.is_finished:
+            read += offsets(await consumer.poll(10, PATIENCE_S)).get(0, [])
+        assert read == [44, 45, 46, 47]
+        assert consumer.skipped_count == 0
+
+
 @pytest.mark.parametrize("asked", [10, 60])
 async def test_out_of_range_can_be_an_error(node: ScriptedNode, cluster: Cluster, asked: int) -> None:
     node.script[ApiKey.FETCH] = [records(code=ErrorCode.OFFSET_OUT_OF_RANGE)]
