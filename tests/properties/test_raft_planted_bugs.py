@@ -174,7 +174,12 @@ def be_loyal_to_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def lead_on_though_nobody_answers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Leadership, "has_quorum", lambda self, since_ms, membership=None: True)
+    patch.setattr(Leadership, "has_quorum", lambda self, since_ms: True)
+
+
+def count_voters_nobody_has_heard_from(patch: pytest.MonkeyPatch) -> None:
+    """Real: a removal just after an election left one voter alone with a dead one."""
+    patch.setattr(Leadership, "_answering", lambda self, membership, since_ms: set(membership.voter_ids))
 
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -202,6 +207,7 @@ FOUND_BY_SCENARIO: dict[Plant, str] = {
     be_loyal_to_nobody: "rehearsal_fails",
     count_refused_votes: "split_vote",
     lead_on_though_nobody_answers: "isolated_leader_resigns",
+    count_voters_nobody_has_heard_from: "removal_counts_only_answers",
 }
 
 

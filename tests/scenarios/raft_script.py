@@ -10,7 +10,8 @@ read 1                        ask node 1 for permission to answer a read
 learner 4 | promote 4 | demote 4 | remove 4     ask the leader to change the membership
 hand over 2                   ask the leader to let node 2 lead
 snapshot 1                    node 1 sums up what is decided, and drops those entries
-crash 1 | start 1 | replace disk 1
+crash 1 | start 1 | replace disk 1 | copy disk 1
+put back disk 1               its latest copy, in place of what it holds
 suspect 1 at 2 3              tell nodes 2 and 3 that the process of node 1 has ended
 disk 1 takes 50               how long node 1 takes to flush
 cut 1 2 / 3                   the parts no longer hear each other
@@ -22,6 +23,7 @@ show                          where everybody is
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import Refusal
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
     from headrace.raft.log import Entry
     from headrace.raft.node import RaftNode
+    from tests.unit.raft.raft_disk import RaftDisk
 
 
 class Stage:
@@ -55,6 +58,7 @@ class Stage:
         self._patch = patch
         self._lines: list[str] = []
         self._standing: dict[NodeId, tuple[object, ...]] = {}
+        self._copies: dict[NodeId, RaftDisk] = {}
         self._shows_letters = False
         self.world = World()
         self._began_ms = self.world.now_ms
@@ -112,6 +116,10 @@ class Stage:
                 self._host(node_id).start()
             case ["replace", "disk", node_id]:
                 self.world.replace_disk(NodeId(int(node_id)))
+            case ["copy", "disk", node_id]:
+                self._copies[NodeId(int(node_id))] = deepcopy(self._host(node_id).disk)
+            case ["put", "back", "disk", node_id]:
+                self._host(node_id).disk = deepcopy(self._copies[NodeId(int(node_id))])
             case ["disk", node_id, "takes", flush_ms]:
                 self._host(node_id).flush_ms = int(flush_ms)
             case ["cut", source, ">", target]:
@@ -198,6 +206,8 @@ class Stage:
             self._say(f"{me} may answer the read from what is before {readable.end}")
         for _ in ready.lost_reads:
             self._say(f"{me} cannot answer the read")
+        for other in ready.relapsed:
+            self._say(f"{me} finds that {other} lacks what it had confirmed")
         if self._shows_letters:
             for letter in ready.letters:
                 self._show_letter(me, letter)

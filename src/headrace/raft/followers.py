@@ -28,6 +28,8 @@ class Follower:
     """When it last answered, on the steady clock."""
     round: int = 0
     """The latest round that it answered."""
+    agreed_round: int = -1
+    """The latest round in which it had what it was asked about."""
     directory: bytes | None = None
     """None until its first answer."""
     is_probing: bool = True
@@ -54,6 +56,7 @@ class Follower:
 
     def accepted(self, answer: AppendAnswer) -> None:
         self.match_end = max(self.match_end, answer.end)
+        self.agreed_round = max(self.agreed_round, answer.round)
         self.next = max(self.next, self.match_end)
         if self.is_probing:
             self.next = self.match_end
@@ -62,6 +65,11 @@ class Follower:
             self.in_flight.popleft()
         self.installing_until_ms = None
         self.is_probing = False
+
+    def has_relapsed(self, answer: AppendAnswer) -> bool:
+        """Whether a refusal tells that it lacks what it had confirmed before: somebody put an older copy of its disk
+        back, say."""
+        return answer.asked_end <= self.match_end and answer.round > self.agreed_round
 
     def refused(self, answer: AppendAnswer, log: RaftLog, now_ms: int) -> None:
         """Go back to the latest place that may be in both logs."""

@@ -27,6 +27,7 @@ class Leadership:
         self.term = term
         self.letters: list[Letter] = []
         self.readable: list[Readable] = []
+        self.relapsed: list[NodeId] = []
         self.followers: dict[NodeId, Follower] = {}
         self.heir: NodeId | None = None
         """Who is to lead next, while leadership is being handed over. Nothing new is accepted then."""
@@ -125,10 +126,11 @@ class Leadership:
         if follower is None or follower.session != answer.session:
             return  # of another membership, or said before its disk was changed
         if follower.directory not in {None, answer.source.directory}:
-            # Another disk: what it had before may be gone.
-            self.followers[answer.source.node_id] = follower = self._new_follower(now_ms)
-            follower.directory = answer.source.directory
-            self._send_entries(answer.source.node_id, follower, ())
+            self._begin_again(answer.source, now_ms)  # another disk: what it had before may be gone
+            return
+        if not answer.is_accepted and follower.has_relapsed(answer):
+            self.relapsed.append(answer.source.node_id)
+            self._begin_again(answer.source, now_ms)
             return
         follower.directory = answer.source.directory
         follower.heard_ms = now_ms
@@ -140,6 +142,12 @@ class Leadership:
         self._confirm_reads(now_ms)
         if answer.source.node_id == self.heir:
             self._hand_over()
+
+    def _begin_again(self, other: Replica, now_ms: int) -> None:
+        """Nothing that it said counts any longer, and it is asked what it has."""
+        self.followers[other.node_id] = follower = self._new_follower(now_ms)
+        follower.directory = other.directory
+        self._send_entries(other.node_id, follower, ())
 
     def agreed_end(self) -> Offset:
         """How far a majority has it on disk. Only entries of our own term are counted; they carry those before them.
@@ -160,19 +168,22 @@ class Leadership:
             if follower.directory is not None and membership.is_voter(Replica(node_id, follower.directory)):
                 yield node_id, follower
 
-    def has_quorum(self, since_ms: int, membership: Membership | None = None) -> bool:
-        """Whether a majority has answered since then, of the voters as they are or as they are to be."""
-        membership = membership or self._log.membership
-        heard = {node_id for node_id, follower in self._voting_followers(membership) if follower.heard_ms >= since_ms}
-        # At first nobody's disk is known; a follower counts as heard from the moment the leadership began.
-        heard |= {
+    def has_quorum(self, since_ms: int) -> bool:
+        """Whether a majority may be there: it has answered since then, or had no time for it yet."""
+        # Who was not heard yet in this leadership is given as long as one that fell silent when it began.
+        unheard = {
             node_id
             for node_id, follower in self.followers.items()
             if follower.directory is None and follower.heard_ms >= since_ms
         }
-        if membership.is_voter(self._me):
-            heard.add(self._me.node_id)
-        return membership.is_majority(heard)
+        return self._log.membership.is_majority(self._answering(self._log.membership, since_ms) | unheard)
+
+    def _answering(self, membership: Membership, since_ms: int) -> set[NodeId]:
+        """The voters, as they are or as they are to be, of whom an answer in this leadership shows that they live."""
+        answering = {
+            node_id for node_id, follower in self._voting_followers(membership) if follower.heard_ms >= since_ms
+        }
+        return answering | ({self._me.node_id} if membership.is_voter(self._me) else set())
 
     def expect_safe(self, later: Membership, since_ms: int) -> None:
         """Refuse a change of voters after which two could decide, or none."""
@@ -182,11 +193,6 @@ class Leadership:
                 ErrorCode.INVALID_REQUEST,
                 f"voters change one at a time, and keep their disks: {now.voters} cannot become {later.voters}",
             )
-        if not self.has_quorum(since_ms, later):
-            raise Refusal(
-                ErrorCode.INVALID_REQUEST,
-                f"too few of the voters {list(later.voter_ids)} answer: they could decide nothing, not even to go back",
-            )
         for voter in later.voters:
             if voter.node_id not in now.voter_ids and not self._has_caught_up(voter):
                 raise Refusal(
@@ -194,6 +200,12 @@ class Leadership:
                     f"node {voter.node_id} would hold up every decision: add it as a learner first, and try again "
                     "once it has caught up",
                 )
+        if not later.is_majority(self._answering(later, since_ms)):
+            raise Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"too few of the voters {list(later.voter_ids)} answer: they could decide nothing, not even to go "
+                "back; try again once more of them are there",
+            )
 
     def _has_caught_up(self, voter: Voter) -> bool:
         """Whether a learner, with that disk, has everything that is decided."""

@@ -91,6 +91,7 @@ class RaftNode:
         self._committed: list[Entry] = []
         self._readable: list[Readable] = []
         self._lost_reads: list[object] = []
+        self._relapsed: list[NodeId] = []
         self._reported = (self.role, self.term, self.get_leader())
         self._wait_for_leader(now_ms)
 
@@ -448,16 +449,18 @@ class RaftNode:
             tuple(self._committed),
             tuple(self._readable),
             tuple(self._lost_reads),
+            tuple(self._relapsed),
             *standing,
         )
         self._restored, self._reported = None, standing
-        self._committed, self._readable, self._lost_reads = [], [], []
+        self._committed, self._readable, self._lost_reads, self._relapsed = [], [], [], []
         return ready
 
     def _collect(self, leadership: Leadership) -> None:
         self._pending.letters += leadership.letters
         self._readable += leadership.readable
-        leadership.letters, leadership.readable = [], []
+        self._relapsed += leadership.relapsed
+        leadership.letters, leadership.readable, leadership.relapsed = [], [], []
 
     def flushed(self, saving: Saving, now_ms: int) -> None:
         """It is on the disk. Savings are flushed in the order in which they were given."""

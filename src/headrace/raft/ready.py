@@ -70,6 +70,8 @@ class Ready:
     readable: tuple[Readable, ...]
     lost_reads: tuple[object, ...]
     """Reads that this node can no longer answer: another one may lead."""
+    relapsed: tuple[NodeId, ...]
+    """Who lacks what it had confirmed to have on its disk. It is given that again, and somebody should hear of it."""
     role: Role
     term: Term
     leader: NodeId | None
