@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     done = {outcome.seed: outcome for outcome in record.outcomes if outcome.seed in seeds}
     for outcome in done.values():
         totals.add(outcome)
-    run = partial(run_scenario, node_count=options.nodes, trouble_s=options.trouble)
+    run = partial(_run, node_count=options.nodes, trouble_s=options.trouble)
     began_s = told_s = time.monotonic()
     for report in _reports(run, [seed for seed in seeds if seed not in done], options.jobs):
         outcome = Outcome.of(report)
@@ -71,16 +71,29 @@ def _parser() -> argparse.ArgumentParser:
 
 def _reports(run: Callable[[int], Report], seeds: Iterable[int], jobs: int) -> Iterator[Report]:
     if jobs == 1:
-        _spare_garbage()
+        _settle_in()
         yield from map(run, seeds)
         return
-    with ProcessPoolExecutor(jobs, initializer=_spare_garbage) as pool:
+    with ProcessPoolExecutor(jobs, initializer=_settle_in) as pool:
         yield from pool.map(run, seeds)
 
 
-def _spare_garbage() -> None:
+def _run(seed: int, node_count: int, trouble_s: float | None) -> Report:
+    report = run_scenario(seed, node_count=node_count, trouble_s=trouble_s)
+    gc.collect()  # a universe that is over is one large cycle; a gigabyte of them would wait for the next collection
+    return report
+
+
+def _settle_in() -> None:
     gc.freeze()  # modules and classes stay for ever
     gc.set_threshold(GARBAGE_AFTER)
+    sys.unraisablehook = _unraisable
+
+
+def _unraisable(event: sys.UnraisableHookArgs) -> None:
+    """A killed process ends in the middle: that its coroutines would have awaited more is no news."""
+    if "coroutine ignored GeneratorExit" not in str(event.exc_value):
+        sys.__unraisablehook__(event)
 
 
 def _show(report: Report) -> None:
