@@ -223,16 +223,20 @@ def test_all_offsets_are_fetched_if_no_topics_are_named(coordinator):
     coordinator.commit("g", 3, "bills")
     coordinator.commit("other", 4, "parcels")
     coordinator.commit_in_transaction("g", 5, producer_id=9)
-    found = coordinator.mind.fetch_offsets("g", None, -1, None, is_stable_required=True)
-    assert {
-        (topic.name, partition.partition_index): (partition.committed_offset, partition.error_code)
-        for topic in found.topics
-        for partition in topic.partitions
-    } == {
-        ("orders", 0): (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT),
-        ("orders", 3): (2, 0),
-        ("bills", 0): (3, 0),
-    }
+    coordinator.commit_in_transaction("g", 6, producer_id=9, partition=4)
+
+    def found(*, is_stable_required):
+        answer = coordinator.mind.fetch_offsets("g", None, -1, None, is_stable_required=is_stable_required)
+        return {
+            (topic.name, partition.partition_index): (partition.committed_offset, partition.error_code)
+            for topic in answer.topics
+            for partition in topic.partitions
+        }
+
+    kept = {("orders", 3): (2, 0), ("bills", 0): (3, 0)}
+    unstable = (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert found(is_stable_required=True) == {("orders", 0): unstable, **kept, ("orders", 4): unstable}
+    assert found(is_stable_required=False) == {("orders", 0): (1, 0), **kept}
 
 
 def test_the_topic_id_of_a_question_comes_back_with_the_answer(coordinator):

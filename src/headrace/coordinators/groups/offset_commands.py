@@ -146,16 +146,14 @@ class OffsetReader:
         self._is_stable_required = is_stable_required
 
     def all_topics(self) -> list[OffsetFetchResponseTopics]:
-        return [
-            OffsetFetchResponseTopics(
-                name=topic,
-                partitions=[
-                    self._answer(topic, partition, offset)
-                    for partition, offset in self._offsets.of_topic(self._group_id, topic)
-                ],
-            )
-            for topic in self._offsets.topics(self._group_id)
-        ]
+        """Whoever wants stable offsets also hears of places where nothing counts yet and a transaction may commit, or
+        has done so and only its marker is not here yet: to leave them out would say that there is no offset."""
+        found: dict[str, list[OffsetFetchResponsePartitions]] = {}
+        for topic, partition in self._offsets.places(self._group_id):
+            offset = self._offsets.get(self._group_id, topic, partition)
+            if offset is not None or self._is_stable_required:
+                found.setdefault(topic, []).append(self._answer(topic, partition, offset))
+        return [OffsetFetchResponseTopics(name=topic, partitions=partitions) for topic, partitions in found.items()]
 
     def topic(self, wanted: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
         return OffsetFetchResponseTopics(

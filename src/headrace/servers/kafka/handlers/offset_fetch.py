@@ -47,10 +47,15 @@ async def _fetch(
             )
         )
     except Refusal as refusal:
-        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=refusal.code)
+        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=_code_for(refusal.code))
     if request.version >= TOPIC_IDS_FROM and not found.error_code:
         found.topics = _with_ids(found.topics, request) + unknown
     return found
+
+
+def _code_for(code: ErrorCode) -> ErrorCode:
+    """Most consumers take an OffsetFetch for failed if its coordinator is not available; another they look for."""
+    return ErrorCode.NOT_COORDINATOR if code is ErrorCode.COORDINATOR_NOT_AVAILABLE else code
 
 
 def _by_name(
