@@ -196,7 +196,7 @@ def rebalance(dry_run: bool, wait: bool, at_once: int | None, throttle: int | No
     is_flag=True,
     help="Where no replica in sync is there, let another one lead. Messages that it lacks are lost. Needs --topic.",
 )
-@click.option("--yes", is_flag=True, help="With --unclean: do not ask.")
+@click.option("--yes", is_flag=True, help="With --unclean: do not ask. Needed where there is no terminal.")
 @output_format
 @bootstrap_server
 def elect_leaders(topics: tuple[str, ...], unclean: bool, yes: bool, form: str) -> int:
@@ -212,6 +212,8 @@ def elect_leaders(topics: tuple[str, ...], unclean: bool, yes: bool, form: str) 
 
     if unclean and not topics:
         raise click.UsageError("--unclean can lose messages: name the topics with --topic")
+    if unclean and not yes and not sys.stdin.isatty():
+        raise click.UsageError("--unclean can lose messages, and there is nobody to ask: add --yes if you accept that")
 
     async def work(cluster: Cluster) -> tuple[dict[TopicPartition, Refusal | None], ClusterView]:
         names = None
@@ -219,7 +221,7 @@ def elect_leaders(topics: tuple[str, ...], unclean: bool, yes: bool, form: str) 
             found = [await cluster.topic(topic) for topic in topics]
             names = [TopicPartition(topic.name, part.index) for topic in found for part in topic.partitions]
         question = f"Accept that messages of {', '.join(topics)} may be lost?"
-        if unclean and not yes and sys.stdin.isatty() and not click.confirm(question, err=True):
+        if unclean and not yes and not click.confirm(question, err=True):
             raise Complaint("nobody was elected")
         results = await ClusterAdmin(cluster).elect_leaders(names, is_unclean=unclean)
         return results, await cluster.survey()

@@ -43,6 +43,7 @@ FILES_WANTED = 65_536  # connections and segments; the operating system's usual 
 FILES_SPARE = 192  # listeners, a burst of new connections, the console's, files that are open for a moment
 FILES_PER_CONNECTION = 2  # the socket, and its twin that is watched while the client is slow to read
 FEW_CONNECTIONS = 500  # below that, somebody should know that the process's limit is the reason
+EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104 - nobody is told to look there
 STOP_S = 30.0  # a stop that takes longer is given up: recovery at the next start is safe
 
 
@@ -146,8 +147,13 @@ class _Meeting:
         self._server = KafkaServer(self._node, is_for_nodes=True)
         meeting = await _listen(self._server, own, "--cluster-listen")
         told = options.voters.get(self._node.node_id, meeting)
+        if told.host in EVERYWHERE:
+            raise CannotStart(
+                f"other nodes must know where this one is, and {told} does not say: give --cluster-listen an address "
+                "of this machine that they can reach"
+            )
         clients = options.advertised or options.listen
-        if not clients.port or clients.host in {"0.0.0.0", "::"}:  # noqa: S104 - it is refused, not bound
+        if not clients.port or clients.host in EVERYWHERE:
             raise CannotStart(
                 f"other nodes must tell clients where this one is, and {clients} does not say: add --advertise"
             )
@@ -175,19 +181,27 @@ async def _serve(node: Node, options: ServeOptions, http: str, *, connections_ma
     finally:
         await node.leave()
         await kafka.stop()
-        await _stop_in_time(node)
+        is_clean = await _stop_in_time(node)
     if node.failed.done():
         print(f"headrace: stopped because {node.failed.result()}", file=sys.stderr)
         return 1
-    return 0
+    return 0 if is_clean else 1
 
 
-async def _stop_in_time(node: Node) -> None:
+async def _stop_in_time(node: Node) -> bool:
+    """Whether it was a clean stop."""
     try:
         await asyncio.wait_for(node.stop(), STOP_S)
+    except DiskFailure as failure:
+        print(
+            f"headrace: stopped, but not cleanly: {failure}; the next start verifies what was not flushed",
+            file=sys.stderr,
+        )
+        return False
     except TimeoutError:
         log.error("the disk is too slow for a clean stop; the next start verifies what was not flushed")  # noqa: TRY400
         os._exit(1)  # a thread that waits for the device would hold the process as long as the device likes
+    return True
 
 
 async def _listen(server: KafkaServer | ConsoleServer, address: Address, option: str) -> Address:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.options import HELP, pair
+from headrace.model.names import NODE_ID_MAX
 
 if TYPE_CHECKING:
     from headrace.model.names import NodeId
@@ -53,7 +54,7 @@ OFF = "off"
 )
 @click.option(
     "--node-id",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, NODE_ID_MAX),
     envvar="HEADRACE_NODE_ID",
     show_envvar=True,
     help="Who this node is; stays with its data. Default: what the data says, else 1.",
@@ -71,7 +72,7 @@ OFF = "off"
     metavar="ID@HOST:PORT,…",
     show_envvar=True,
     help="The nodes that start a cluster together, this one among them; where each listens for the others. "
-    "Counts at the first start, later the cluster knows.",
+    "Founds it at the first start; later, where to look for those who have moved.",
 )
 @click.option(
     "--join",
@@ -175,7 +176,7 @@ def _voters(text: str) -> dict[NodeId, Address]:
     voters: dict[NodeId, Address] = {}
     for part in text.split(","):
         number, sign, address = part.strip().partition("@")
-        if not sign or not number.isdigit():
+        if not sign or not number.isdigit() or int(number) > NODE_ID_MAX:
             raise click.BadParameter(
                 f"{part.strip()!r} is no voter; expected id@host:port, such as 1@10.0.0.1:9093", param_hint="--voters"
             )

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.model.errors import ErrorCode
-from headrace.model.names import NO_NODE, Epoch, NodeId, TopicId
+from headrace.model.names import NO_NODE, PORT_MAX, Epoch, NodeId, TopicId
 from headrace.runtime.network import Address
 
 if TYPE_CHECKING:
     from headrace.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 DEFAULT_PORT = 9092
-PORT_MAX = 65535
 
 
 class Node(NamedTuple):
@@ -101,7 +100,17 @@ def parse_address(text: str, *, port_min: int = 1) -> Address:
         host, _, port = text.partition(":")
     if not host or (port and not (port.isascii() and port.isdigit() and port_min <= int(port) <= PORT_MAX)):
         raise ValueError(f"{text!r} is not an address; expected host:port with a port from {port_min} to {PORT_MAX}")
+    if not _is_host(host):
+        raise ValueError(f"{text!r} is not an address; {host!r} can be no name of a host")
     return Address(host, int(port or DEFAULT_PORT))
+
+
+def _is_host(text: str) -> bool:
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return not any(letter.isspace() for letter in text)
 
 
 def _topic(name: str, topic: MetadataResponseTopic) -> Topic:

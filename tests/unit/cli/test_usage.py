@@ -34,6 +34,12 @@ def test_who_founds_a_cluster_is_among_its_voters(tmp_path: Path, capsys: pytest
     assert "--voters does not name node 4" in capsys.readouterr().err
 
 
+def test_nobody_is_told_to_find_a_node_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ["--data-dir", str(tmp_path / "data"), "--http", "off", "--cluster-listen", "0.0.0.0:0"]
+    assert run(["serve", *place, "--listen", "127.0.0.1:0"]) == 1
+    assert "give --cluster-listen an address of this machine" in capsys.readouterr().err
+
+
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
@@ -45,6 +51,12 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ["nonsense"],
         ["topics", "nonsense"],
+        ["cluster", "elect-leaders", "--unclean"],
+        ["cluster", "elect-leaders", "--unclean", "--topic", "x"],  # nobody can be asked here
+        ["serve", "--node-id", "99999999999"],
+        ["serve", "--voters", "99999999999@127.0.0.1:9093"],
+        ["serve", "--listen", "a..b:9092"],
+        ["serve", "--advertise", "a b:9092"],
         ["topics", "create"],
         ["topics", "create", "--name", "x", "--partitions", "0"],
         ["topics", "create", "--name", "x", "--config", "nothing"],
