@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.__main__ import main
 from headrace.broker.partition import Partition
+from headrace.broker.writing import Writer
 from headrace.servers.kafka.connection import Connection
 
 if TYPE_CHECKING:
@@ -74,15 +75,15 @@ class StageClock:
 
 def wrap(clock: StageClock) -> None:
     receive, send = Connection.received, Connection._send_together
-    commit, flush, advance = Partition.commit_staged, Partition.flushed, Partition._advance
+    commit, flush, advance = Writer.commit_staged, Partition.flushed, Partition._advance
 
     def received(self: Connection, count: int) -> None:
         clock.received()
         receive(self, count)
 
-    def commit_staged(self: Partition) -> int:
+    def commit_staged(self: Writer) -> int:
         count = commit(self)
-        clock.appended(self)
+        clock.appended(self.partition)
         return count
 
     def flushed(self: Partition) -> None:
@@ -99,7 +100,8 @@ def wrap(clock: StageClock) -> None:
 
     wrapped: dict[Any, dict[str, Any]] = {
         Connection: {"received": received, "_send_together": send_together},
-        Partition: {"commit_staged": commit_staged, "flushed": flushed, "_advance": advanced},
+        Writer: {"commit_staged": commit_staged},
+        Partition: {"flushed": flushed, "_advance": advanced},
     }
     for owner, methods in wrapped.items():
         for name, method in methods.items():

@@ -9,6 +9,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from tests.clients.nodes import SERVE
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE_S: Final = 120.0  # against hangs only; everything waited for here takes a fraction of it
+ASK_S: Final = 10.0
 LOOK_S: Final = 0.1
 _SIGNS_OF_A_BUG = ("our fault", "Traceback", "must stop")
 
@@ -102,6 +104,15 @@ class ClusterProcesses:
     def data_dir(self, node_id: int) -> Path:
         return self.home / f"node-{node_id}"
 
+    def move(self, *node_ids: int) -> None:
+        """The nodes are down; when they come back, they listen elsewhere, and whoever is started then is told so."""
+        assert not {*node_ids} & {*self._running}
+        ports = free_ports(2 * len(node_ids))
+        for node_id in node_ids:
+            self._addresses[node_id] = f"127.0.0.1:{ports.pop()}"
+            self._meetings[node_id] = f"127.0.0.1:{ports.pop()}"
+        self.__dict__.pop("admin", None)  # it knows the old places
+
     def replace_disk(self, node_id: int) -> None:
         """The node is down; when it comes back, its data directory is empty."""
         assert node_id not in self._running
@@ -146,11 +157,16 @@ class ClusterProcesses:
         return name
 
     def partitions(self, topic: str) -> dict[int, tuple[int, list[int], list[int]]]:
-        """Leader, replicas and in-sync set of each partition. Who is asked may hear of a new topic a moment later."""
+        """Leader, replicas and in-sync set of each partition. Who is asked may hear of a new topic a moment later, or
+        have been killed: librdkafka then waits for that one to come back."""
         found: dict[int, PartitionMetadata] = {}
 
         def is_known() -> bool:
-            found.update(self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
+            try:
+                found.update(self.admin.list_topics(topic, timeout=ASK_S).topics[topic].partitions)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._TIMED_OUT:
+                    raise
             return bool(found)
 
         wait_until(is_known, f"any node knows {topic}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shutil
 import time
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from headrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from tests.clients.clusters import PATIENCE_S, ClusterProcesses, wait_until
 from tests.clients.commands import Ran, call_here
+from tests.clients.raw_connection import RawConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +105,33 @@ def test_one_node_grows_into_a_cluster(tmp_path: Path) -> None:
         assert received(cluster, "early", 20) == values
 
 
+def test_all_nodes_move_at_once(tmp_path: Path) -> None:
+    """The log knows the old places only, and nobody can write down the new ones before somebody is elected."""
+    with ClusterProcesses(tmp_path) as cluster:
+        topic = cluster.create_topic("kept", [[3, 1, 2]])
+        values = send(cluster, topic, 20)
+        cluster.stop(*cluster.node_ids)
+        cluster.move(*cluster.node_ids)
+        cluster.start(*cluster.node_ids)
+        wait_until(lambda: in_sync_everywhere(cluster, topic), "all follow")
+        values += send(cluster, topic, 20)
+        assert received(cluster, topic, 40) == values
+
+
+@pytest.mark.parametrize("moved", [[2], [2, 3]], ids=["one, another away", "two"])
+def test_voters_move_whose_votes_are_needed(tmp_path: Path, moved: list[int]) -> None:
+    """Node 1 goes on running, and nobody tells it where the others are now, but they themselves."""
+    with ClusterProcesses(tmp_path) as cluster:
+        topic = cluster.create_topic("kept", [[1, *moved]])
+        values = send(cluster, topic, 20)
+        cluster.kill(2, 3)
+        cluster.move(*moved)
+        cluster.start(*moved)
+        wait_until(lambda: cluster.partitions(topic)[0][2] == [1, *moved], "all follow")
+        values += send(cluster, topic, 20)
+        assert received(cluster, topic, 40) == values
+
+
 def decisions_after_demotion(cluster: ClusterProcesses) -> str:
     """What the controller has written since node 3 lost its vote."""
     logs = "".join(cluster.log_of(node_id) for node_id in cluster.node_ids)
@@ -125,6 +155,55 @@ def test_a_lost_disk_is_filled_again_and_votes_again(tmp_path: Path) -> None:
         assert "there is a cluster already" in cluster.log_of(3)
 
 
+def eligible_for(cluster: ClusterProcesses, node_id: int, topic: str) -> list[int]:
+    """Who may lead partition 0 although it is not in sync, as this node says."""
+    with RawConnection(cluster.address(node_id)) as connection:
+        answer = connection.ask(DescribeTopicPartitionsRequest([TopicRequest(topic)]))
+    return answer.topics[0].partitions[0].eligible_leader_replicas
+
+
+def test_the_last_in_sync_loses_its_disk_and_another_has_everything(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path) as cluster:
+        topic = cluster.create_topic("twice", [[1, 2]])
+        values = send(cluster, topic, 50)
+        cluster.kill(2)
+        wait_until(lambda: cluster.partitions(topic)[0][2] == [1], "node 2 is missed")
+        wait_until(
+            lambda: eligible_for(cluster, 1, topic) == [2], "it may lead: with node 1 alone nothing is committed"
+        )
+        cluster.kill(1)
+        cluster.replace_disk(1)
+        cluster.start(2)
+        wait_until(lambda: cluster.partitions(topic)[0][0] == 2, "node 2 leads")
+        wait_until(lambda: eligible_for(cluster, 2, topic) == [1], "so may node 1: nobody knows of its disk yet")
+        cluster.start(1)
+        values += send(cluster, topic, 50)
+        assert received(cluster, topic, 100) == values
+        wait_until(lambda: cluster.partitions(topic)[0][2] == [1, 2], "node 1 is in sync again")
+        wait_until(lambda: eligible_for(cluster, 1, topic) == [], "and counts for that alone")
+
+
+def test_only_a_topic_that_would_rather_lose_records_goes_on_without_the_last_in_sync(tmp_path: Path) -> None:
+    alone = {"min.insync.replicas": "1"}
+    with ClusterProcesses(tmp_path) as cluster:
+        patient = cluster.create_topic("patient", [[1, 2]], alone)
+        hasty = cluster.create_topic("hasty", [[1, 2]], {**alone, "unclean.leader.election.enable": "true"})
+        kept = send(cluster, hasty, 20)
+        cluster.kill(2)
+        for topic in (patient, hasty):
+            wait_until(lambda topic=topic: cluster.partitions(topic)[0][2] == [1], "node 2 is missed")
+        send(cluster, hasty, 20)  # only node 1 has these
+        cluster.kill(1)
+        cluster.start(2)
+        wait_until(lambda: cluster.partitions(hasty)[0][0] == 2, "node 2 leads, with what it has")
+        assert cluster.partitions(patient)[0][0] == -1
+        cluster.start(1)
+        kept += send(cluster, hasty, 20)
+        assert received(cluster, hasty, 40) == kept
+        wait_until(lambda: cluster.partitions(hasty)[0][2] == [1, 2], "node 1 has cut what node 2 lacks, and follows")
+        wait_until(lambda: cluster.partitions(patient)[0][0] == 1, "node 1 was waited for")
+
+
 def replicas_of(cluster: ClusterProcesses, topic: str) -> set[tuple[int, int]]:
     """Partition and node of each replica."""
     return {(index, node_id) for index, (_, nodes, _) in cluster.partitions(topic).items() for node_id in nodes}
@@ -132,6 +211,30 @@ def replicas_of(cluster: ClusterProcesses, topic: str) -> set[tuple[int, int]]:
 
 def nodes_of(cluster: ClusterProcesses, topic: str) -> set[int]:
     return {node_id for _, node_id in replicas_of(cluster, topic)}
+
+
+def test_an_older_copy_of_a_disk_is_found_out_and_brought_up_to_date(tmp_path: Path) -> None:
+    """Nobody should put one back; but somebody will, and then the node must not be locked out, nor count as company."""
+    with ClusterProcesses(tmp_path) as cluster:
+        topic = cluster.create_topic("kept", [[1, 2, 3]])
+        controller = json.loads(here(cluster, "cluster", "status", "--format", "json").out)["controller"]
+        restored, other = (node_id for node_id in (1, 2, 3) if node_id != controller)
+        cluster.stop(restored)
+        shutil.copytree(cluster.data_dir(restored), tmp_path / "copy")
+        cluster.start(restored)
+        wait_until(lambda: in_sync_everywhere(cluster, topic), "all are in sync")
+        values = send(cluster, topic, 20)
+        cluster.create_topic("later", [[1, 2, 3]])
+        cluster.stop(restored)
+        shutil.rmtree(cluster.data_dir(restored))
+        shutil.move(tmp_path / "copy", cluster.data_dir(restored))
+        cluster.start(restored)
+        wait_until(lambda: in_sync_everywhere(cluster, topic), "it has fetched what it lacked")
+        assert f"node {restored} lacks metadata that it had confirmed" in cluster.log_of(controller)
+        cluster.kill(other)
+        made = here(cluster, "topics", "create", "--name", "last", "--replication-factor", "2")
+        assert made.code == 0, f"both of them decide again: {made.talk}"
+        assert received(cluster, topic, 20) == values
 
 
 def test_a_fourth_node_gets_its_share_and_gives_it_back(tmp_path: Path) -> None:

@@ -279,6 +279,7 @@ class Bystander:
     def __init__(self, node: WatchedNode) -> None:
         self._node = node
         self._is_over = threading.Event()
+        self._is_served = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bystander", daemon=True)
         self._trouble: BaseException | None = None
         self.rounds = 0
@@ -286,6 +287,7 @@ class Bystander:
 
     def __enter__(self) -> Bystander:
         self._thread.start()
+        assert self._is_served.wait(PATIENCE_S), "the bystander is not served, even before the attack"
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -304,6 +306,7 @@ class Bystander:
                     self._node.use(client)
                     self.slowest_s = max(self.slowest_s, time.monotonic() - began_s)
                     self.rounds += 1
+                    self._is_served.set()
                     time.sleep(0.01)
         except (OSError, AssertionError) as trouble:
             self._trouble = trouble

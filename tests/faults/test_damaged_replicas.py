@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from hashlib import sha256
+from shutil import rmtree
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -257,6 +258,46 @@ def test_what_a_start_finds_damaged_is_fetched_again(cluster: ClusterProcesses) 
     wait_until_whole(cluster, topic, [1, 2, 3])
     assert "is fetched again from node" in cluster.log_of(2)
     check_equal(cluster, topic, [1, 2, 3], acked)
+
+
+def test_what_a_start_finds_damaged_is_fetched_again_although_it_might_have_been_elected(
+    cluster: ClusterProcesses,
+) -> None:
+    """With the other one alone nothing is committed, so this copy would be as good as that, were it whole."""
+    topic = new_topic(cluster, [1, 2])
+    acked = Acked(cluster, topic)
+    acked.write(MESSAGES)
+    path = segments(cluster, 2, topic)[-1]
+    cluster.kill(2)
+    (cluster.home / "node-2" / RECOVERY_POINTS).unlink(missing_ok=True)
+    damage(path)
+    wait_until(lambda: cluster.partitions(topic)[0][2] == [1], "node 2 is missed")
+    cluster.start(2)
+    wait_until_whole(cluster, topic, [1, 2])
+    acked.write(10)
+    check_equal(cluster, topic, [1, 2], acked)
+    assert f"{topic}-0 is offline" not in cluster.log_of(2), "nobody has to do anything"
+
+
+def test_a_log_that_a_start_does_not_find_is_fetched_again_although_it_might_have_been_elected(
+    cluster: ClusterProcesses,
+) -> None:
+    """It comes back first: nobody else could lead, and it must not do so with nothing."""
+    topic = new_topic(cluster, [1, 2])
+    acked = Acked(cluster, topic)
+    acked.write(MESSAGES)
+    gone = directory(cluster, 2, topic)
+    cluster.kill(2)
+    wait_until(lambda: cluster.partitions(topic)[0][2] == [1], "node 2 is missed")
+    cluster.kill(1)
+    rmtree(gone)
+    cluster.start(2)
+    wait_until(lambda: cluster.partitions(topic)[0][0] == 2, "node 2 is elected")
+    cluster.start(1)
+    wait_until_whole(cluster, topic, [1, 2])
+    acked.write(10)
+    check_equal(cluster, topic, [1, 2], acked)
+    assert "is missing, although this node is counted on to have it" in cluster.log_of(2)
 
 
 def test_the_scrub_finds_by_itself_what_a_start_does_not_look_at(cluster: ClusterProcesses) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from headrace.metadata.config_commands import (
 from headrace.metadata.configs import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import NodeConfigs, describe_configs, topic_settings
 from headrace.metadata.elections import Election, ElectionKind, partitions_of
+from headrace.metadata.eligible import review_eligible, with_eligible
 from headrace.metadata.encoding import decode_record, encode_record
 from headrace.metadata.image import EMPTY_IMAGE, ClusterImage, changes, folded_name
 from headrace.metadata.node_commands import (
@@ -38,6 +40,7 @@ from headrace.metadata.partition_commands import (
     Reassignment,
     change_in_sync,
     elect_leaders,
+    give_up_replica,
     plan_rebalance,
     reassign,
     return_leaders,
@@ -52,6 +55,7 @@ from headrace.metadata.topic_commands import (
     create_topics,
     delete_topics,
 )
+from headrace.model.errors import Refusal
 from headrace.model.names import LogId, NodeId, TopicId
 
 if TYPE_CHECKING:
@@ -71,8 +75,11 @@ TOPIC_SETTINGS = st.sampled_from(
     [
         ("cleanup.policy", "compact"),
         ("cleanup.policy", "delete"),
+        ("headrace.durability", "written"),
         ("max.compaction.lag.ms", "8"),
         ("min.compaction.lag.ms", "9"),
+        ("min.insync.replicas", "1"),
+        ("min.insync.replicas", "3"),
         ("retention.ms", "5"),
         ("retention.ms", "x"),
     ]
@@ -94,6 +101,7 @@ class MetadataLog(RuleBasedStateMachine):
 
     def submit(self, decision: Decision[object]) -> None:
         before = self.image
+        decision = with_eligible(before, decision, NODE)
         self.image = before.apply_all(decision.records)
         self.log += decision.records
         check_changes(before, self.image, decision.records)
@@ -146,6 +154,25 @@ class MetadataLog(RuleBasedStateMachine):
     def _broker_epoch(self, node_id: NodeId) -> int:
         return self.image.nodes[node_id].broker_epoch if node_id in self.image.nodes else 0
 
+    @rule(choice=st.integers(0, 100), node_id=NODE_IDS, is_lost=st.booleans())
+    def give_up(self, choice: int, node_id: NodeId, is_lost: bool) -> None:
+        """A copy is damaged and lost, or its disk is full."""
+        partitions = list(partitions_of(self.image))
+        if not partitions:
+            return
+        topic, partition = partitions[choice % len(partitions)]
+        log_id = LogId(topic.topic_id, partition.partition)
+        with suppress(Refusal):
+            self.submit(give_up_replica(self.image, node_id, self._broker_epoch(node_id), log_id, is_lost=is_lost))
+            after = self.image.partition(*log_id)
+            assert node_id not in after.isr
+            assert not (is_lost and node_id in after.eligible)
+
+    @rule()
+    def review_eligible(self) -> None:
+        self.submit(review_eligible(self.image, NODE))
+        assert review_eligible(self.image, NODE).response == 0
+
     @rule(choice=st.integers(0, 100), replicas=st.lists(NODE_IDS, max_size=3))
     def move(self, choice: int, replicas: list[NodeId]) -> None:
         partitions = list(partitions_of(self.image))
@@ -170,7 +197,7 @@ class MetadataLog(RuleBasedStateMachine):
     @rule(
         names=st.lists(NAMES, min_size=1, max_size=3),
         partition_count=st.integers(-1, 40),
-        replication_factor=st.sampled_from([-1, 1, 1, 2]),
+        replication_factor=st.sampled_from([-1, 1, 2, 3]),
         configs=st.lists(TOPIC_SETTINGS, max_size=2),
     )
     def create_topics(
@@ -246,19 +273,21 @@ def check_topics(image: ClusterImage) -> None:
             assert partition.partition == number
             assert len(set(partition.replicas)) == len(partition.replicas) > 0
             assert set(partition.isr) <= set(partition.replicas) <= set(image.nodes)
+            assert set(partition.eligible) <= set(partition.replicas) - set(partition.isr)
             assert set(partition.adding) | set(partition.removing) <= set(partition.replicas)
             check_leader(image, partition)
             assert partition.leader_epoch <= partition.partition_epoch
 
 
 def check_leader(image: ClusterImage, partition: Partition) -> None:
-    """Only who is in sync and here leads; and who is gone is in sync only as the last one."""
+    """Only who is in sync and here leads; and who is gone is in sync only as the last one. Where nobody leads, nobody
+    could: who is in sync or eligible is away."""
     if partition.has_leader:
         assert partition.leader in partition.isr
         assert not image.nodes[partition.leader].is_fenced
         assert not any(image.nodes[member].is_fenced for member in partition.isr)
     else:
-        assert not any(image.is_here(member) for member in partition.isr)
+        assert not any(image.is_here(member) for member in (*partition.isr, *partition.eligible))
 
 
 def check_loads(image: ClusterImage) -> None:

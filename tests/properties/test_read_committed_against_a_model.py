@@ -132,7 +132,7 @@ class ReadCommitted(RuleBasedStateMachine):
         if bumps_epoch:
             client.epoch += 1
             client.sequence = 0
-        admitted = self.partition.write_marker(
+        admitted = self.partition.writer.write_marker(
             ProducerId(producer_id),
             client.epoch,
             is_commit=is_commit,

@@ -32,9 +32,9 @@ def test_rot_is_mended_from_other_replicas(monkeypatch: pytest.MonkeyPatch) -> N
     mended: list[bool] = []
     honest = Following._empty
 
-    async def counted(following: Following, *arguments: Any, is_damaged: bool) -> Any:
-        mended.append(is_damaged)
-        return await honest(following, *arguments, is_damaged=is_damaged)
+    async def counted(following: Following, *arguments: Any, is_kept: bool) -> Any:
+        mended.append(is_kept)
+        return await honest(following, *arguments, is_kept=is_kept)
 
     monkeypatch.setattr(Following, "_empty", counted)
     rotten = sum(check_seed(seed, ROT) for seed in range(SEEDS))

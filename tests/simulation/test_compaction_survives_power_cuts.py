@@ -100,7 +100,7 @@ async def live(world: World, random: Random, ledger: Ledger) -> None:
         ledger.check(log)
         served.partitions.append(_partition(world, store, name, log))
     table.add(served)
-    cleaner = LogCleaner(table, store, InThread(world), lambda: NODE_SETTINGS)
+    cleaner = LogCleaner(table, store.swaps, world.clock, InThread(world), lambda: NODE_SETTINGS)
     loop = asyncio.get_running_loop()
     chores = [loop.create_task(store.run()), loop.create_task(_clean(cleaner))]
     for _ in range(random.randrange(400)):
@@ -170,7 +170,7 @@ def _write(partition: Partition, random: Random, ledger: Ledger) -> None:
     # Noted before: the lights may go out in the middle.
     ledger.written[partition.log_id] += [(offset + number, *pair) for number, pair in enumerate(pairs)]
     try:
-        partition.append(batch)
+        partition.writer.append(batch)
     except Refusal:
         del ledger.written[partition.log_id][-len(pairs) :]
 

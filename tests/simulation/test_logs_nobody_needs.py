@@ -66,6 +66,22 @@ def test_what_has_moved_away_while_a_node_was_down_goes_when_it_is_back() -> Non
     assert run(play, seed=1, limit_s=LIMIT_S) == (True, False)
 
 
+def test_what_moves_away_and_back_is_served_whatever_was_wrong_with_it() -> None:
+    async def play(universe: Universe) -> tuple[bool, bool]:
+        controller, (origin, other) = controller_and_others(await ready_cluster(universe))
+        log_id = await controller.host.start(create(controller, origin), "controller")
+        node = origin.node
+        assert node is not None
+        await until(lambda: node.topics.by_log_id(log_id) is not None)
+        node.coordination._unreadable(node.topics.partition("moving", 0), "no record of a coordinator")
+        was_offline = node.is_offline(*log_id)
+        for second in (other.node_id, origin.node_id):
+            await controller.host.start(move(controller, log_id, controller.node_id, second), "controller")
+        return was_offline, node.is_offline(*log_id)
+
+    assert run(play, seed=1, limit_s=LIMIT_S) == (True, False)
+
+
 async def create(controller: NodeProcess, other: NodeProcess) -> LogId:
     node = controller.node
     assert node is not None

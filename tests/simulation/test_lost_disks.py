@@ -24,6 +24,14 @@ def test_a_lost_disk_loses_nothing(seed: int) -> None:
     assert assert_good(seed, trouble_s=15.0) > 0
 
 
+@pytest.mark.parametrize("seed", [4, 6])
+def test_a_lost_disk_beside_a_crash_of_the_others_leaves_somebody_to_lead(seed: int) -> None:
+    """The last one in sync has lost its disk; the others have everything, and left before that was known."""
+    report = run_scenario(seed, [LOST_DISK, "crash"], ["batches"], node_count=NODES, trouble_s=15.0)
+    assert report.is_good, "\n".join([*map(str, report.violations), *report.last_events[-30:]])
+    assert report.faults[DISK_REPLACED] > 0
+
+
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_many_lost_disks_lose_nothing() -> None:

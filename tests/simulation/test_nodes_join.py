@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from headrace.broker.identity import IDENTITY_FILE, WrongIdentity
+from headrace.broker.metadata_store import FLUSH_LANE
+from headrace.broker.node import TRY_AGAIN_S
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
 from headrace.runtime.network import Address
@@ -190,6 +192,26 @@ def test_a_voter_with_an_empty_disk_votes_again_once_it_has_everything(lost: int
         assert [node_id for node_id in after if after[node_id] != before[node_id]] == [lost]
 
     played(story)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))  # chance says what a power cut leaves of that which was not flushed
+def test_a_lone_node_that_had_almost_let_another_in_is_still_alone(seed: int) -> None:
+    """What its directory remembers must not be ahead of its log: then nobody would be left who votes."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        (hermit,) = cluster.nodes
+        assert hermit.node is not None
+        quorum = hermit.node.quorum
+        hermit.host.threads.slowness[FLUSH_LANE] = 1e6
+        hermit.host.start(quorum.change_membership(quorum.raft.membership.with_learner(FOUR)), "let another in")
+        await until(lambda: quorum.has_company)
+        await asyncio.sleep(2 * TRY_AGAIN_S)  # in which it notes whether it has company
+        assert not quorum.raft.log.is_membership_committed, "else this tells nothing"
+        hermit.host.power_cut()
+        hermit.launch()
+        await until(lambda: hermit.is_serving)
+
+    played(story, node_count=1, seed=seed)
 
 
 def test_founders_are_told_of_the_same_voters() -> None:

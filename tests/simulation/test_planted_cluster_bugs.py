@@ -14,10 +14,11 @@ from headrace.broker.assembly import Assembly
 from headrace.broker.metadata_entries import batch_of
 from headrace.broker.metadata_store import MetadataStore
 from headrace.broker.partition import Partition
-from headrace.metadata import elections, node_commands
-from headrace.model.names import Offset
+from headrace.metadata import elections, eligible, node_commands
+from headrace.model.names import NO_NODE, Offset
 from headrace.replication.in_sync import Followers
 from headrace.replication.replica import _UNBOUNDED, Replica
+from headrace.simulation.faults import LOST_DISK
 from headrace.simulation.history import Kind
 from headrace.simulation.scenario import run_scenario
 from headrace.wire.batches import read_header
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 NODES = 3
 SEEDS_MAX = 6
 SEEDS_MAX_LONG = 40
-QUICK = 3  # of the cases: the first seeds find them
+QUICK = 4  # of the cases: the first seeds find them
 TROUBLE_S = 10.0
 WRITERS = ("batches", "pipelines")
 LOSS = {Kind.LOST, Kind.GONE, Kind.TWO_VALUES, Kind.FORKED, Kind.BEHIND}
@@ -55,10 +56,11 @@ def count_what_followers_have_only_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def elect_anybody(patch: pytest.MonkeyPatch) -> None:
-    def electable(image: ClusterImage, partition: Any, *, but: int = -1) -> int:
-        return next((it for it in partition.replicas if it != but and image.is_here(it)), -1)
+    def elected(image: ClusterImage, partition: Any, isr: Any, *, but: int = -1) -> tuple[int, Any]:
+        anybody = next((it for it in partition.replicas if it != but and image.is_here(it)), -1)
+        return anybody, isr if anybody == -1 else (anybody,)
 
-    patch.setattr(elections, "electable", electable)
+    patch.setattr(elections, "elected", elected)
 
 
 def keep_the_absent_in_sync(patch: pytest.MonkeyPatch) -> None:
@@ -125,6 +127,17 @@ def count_entries_that_are_only_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MetadataStore, "_append", append)
 
 
+def keep_eligible_who_was_left_behind(patch: pytest.MonkeyPatch) -> None:
+    """The set is large enough again, and its leader commits without those who left."""
+    patch.setattr(eligible, "_is_large_enough", lambda *_: False)
+    patch.setattr(Replica, "eligible", property(lambda _: (), lambda *_: None))
+
+
+def trust_a_new_disk(patch: pytest.MonkeyPatch) -> None:
+    honest = eligible._eligible
+    patch.setattr(eligible, "_eligible", lambda before, record, needed, _: honest(before, record, needed, NO_NODE))
+
+
 def lead_on_without_a_lease(patch: pytest.MonkeyPatch) -> None:
     honest = Replica.set_leased
     patch.setattr(Replica, "set_leased", lambda replica, _: honest(replica, True))
@@ -143,6 +156,7 @@ TWO_HEADS = {Kind.TWO_VOTES, Kind.TWO_LEADERS, Kind.METADATA_FORKED}
 ONE_AFTER_THE_OTHER = ("crash of the controller", "crash", "power cut")
 
 CASES = [
+    Case(keep_eligible_who_was_left_behind, ("crash",), {Kind.UNCOUNTED, *LOSS}),
     Case(lead_on_without_a_lease, ("cut off from the others", "halves"), {Kind.FENCED_LEADER}),
     Case(commit_without_whom_it_proposes, ("crash", "pause"), {Kind.UNCOUNTED, *LOSS}),
     Case(never_cut_by_epoch, ("crash", "cut off from the others", "halves"), {Kind.BUG, *LOSS}),
@@ -158,6 +172,7 @@ CASES = [
         ("trimming", *WRITERS),
     ),
     Case(take_in_who_knows_an_old_watermark, ONE_AFTER_THE_OTHER, LOSS),
+    Case(trust_a_new_disk, (LOST_DISK, "crash"), LOSS),
     Case(count_entries_that_are_only_written, ("power cut of several",), {*TWO_HEADS, Kind.METADATA, Kind.BUG, *LOSS}),
 ]
 

@@ -121,7 +121,7 @@ def tell_offsets_that_a_transaction_may_change(patch: pytest.MonkeyPatch) -> Non
 
 def leave_offsets_without_their_marker(patch: pytest.MonkeyPatch) -> None:
     def write_marker(shard: Shard[Any], producer_id: Any, epoch: int, **options: Any) -> Any:
-        return shard.partition.write_marker(producer_id, epoch, **options)
+        return shard.partition.writer.write_marker(producer_id, epoch, **options)
 
     patch.setattr(Shard, "write_marker", write_marker)
 

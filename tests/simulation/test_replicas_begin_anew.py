@@ -17,6 +17,7 @@ from headrace.simulation.device import Operation
 from headrace.simulation.disk import SimulatedDisk
 from headrace.simulation.universe import Universe, run
 from headrace.storage import checkpoints
+from headrace.storage.layout import ANEW, DAMAGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -51,39 +52,48 @@ class Scene:
         self.node._followers._fetchers[self.partition.replica.leader].remove(self.partition)
 
 
-def play(act: Callable[[Scene], Coroutine[object, object, None]]) -> None:
+def play(act: Callable[[Scene], Coroutine[object, object, None]], *, replicas: int = 3) -> None:
     async def main(universe: Universe) -> None:
-        follower = await started_with_a_record(SimulatedCluster(universe, node_count=3))
+        follower = await started_with_a_record(SimulatedCluster(universe, node_count=3), replicas)
         await follower.host.start(act(Scene(follower)), "act")
 
     run(main, seed=1, limit_s=LIMIT_S)
 
 
-async def started_with_a_record(cluster: SimulatedCluster) -> NodeProcess:
+async def started_with_a_record(cluster: SimulatedCluster, replicas: int = 3) -> NodeProcess:
     """One of its followers."""
     for process in cluster.nodes:
         process.launch()
     await cluster.wait_ready()
-    await cluster.run_on("client", write_a_record(cluster))
-    return next(it for it in cluster.nodes if it.node and it.node.topics.partition("t", 0).replica.leader != it.node_id)
+    await cluster.run_on("client", write_a_record(cluster, replicas))
+    return next(it for it in cluster.nodes if it.node and is_follower(it.node))
 
 
-async def write_a_record(cluster: SimulatedCluster) -> None:
+def is_follower(node: Node) -> bool:
+    partition = node.topics.find("t", 0)
+    return partition is not None and not partition.replica.is_leader
+
+
+async def write_a_record(cluster: SimulatedCluster, replicas: int) -> None:
     client = cluster.client("client")
-    await Admin(client).create_topic("t", partitions=1, replication_factor=3)
+    await Admin(client).create_topic("t", partitions=1, replication_factor=replicas)
     async with BatchingProducer(client) as producer:
         await producer.send("t", None, b"value")
         await producer.flush()
 
 
-@pytest.mark.parametrize("is_gone", [False, True], ids=["the old log is there", "it is gone already"])
-def test_one_that_has_no_room_to_begin_anew_does_so_later(caplog: pytest.LogCaptureFixture, is_gone: bool) -> None:
+@pytest.mark.parametrize(
+    "place",
+    [checkpoints.RECOVERY_POINTS, "{directory}" + ANEW, "{directory}/"],
+    ids=["nothing has happened", "the old log is there", "it is gone already"],
+)
+def test_one_that_has_no_room_to_begin_anew_does_so_later(caplog: pytest.LogCaptureFixture, place: str) -> None:
     async def act(scene: Scene) -> None:
         partition = scene.partition
         scene.stop_following()
         while scene.is_in_sync:
             await asyncio.sleep(LOOK_S)
-        path = partition.log.directory if is_gone else checkpoints.RECOVERY_POINTS
+        path = place.format(directory=partition.log.directory)
         scene.device.fail(Operation.CREATE, path, code=errno.ENOSPC)
         scene.node._followers.begin_anew(partition, Offset(0))
         while not scene.is_in_sync:
@@ -91,6 +101,42 @@ def test_one_that_has_no_room_to_begin_anew_does_so_later(caplog: pytest.LogCapt
 
     play(act)
     assert "t-0 cannot begin anew yet" in caplog.text
+
+
+def test_one_that_may_be_elected_keeps_the_old_copy_until_it_is_in_sync() -> None:
+    """Whoever led it told it so with an empty log, it may be."""
+
+    async def act(scene: Scene) -> None:
+        partition = scene.partition
+        kept = partition.log.directory + DAMAGED
+        scene.stop_following()
+        while scene.is_in_sync:
+            await asyncio.sleep(LOOK_S)
+        scene.node._followers.begin_anew(partition, Offset(0))
+        await scene.node._following.caught_up()
+        assert scene.partition is not partition
+        assert SimulatedDisk(scene.device).exists(kept)
+        while not scene.is_in_sync or SimulatedDisk(scene.device).exists(kept):
+            await asyncio.sleep(LOOK_S)
+
+    play(act, replicas=2)
+
+
+def test_what_was_wrong_with_the_old_copy_is_not_said_of_the_new_one() -> None:
+    async def act(scene: Scene) -> None:
+        partition = scene.partition
+        scene.node.coordination._unreadable(partition, "no record of a coordinator")
+        assert scene.node.is_offline(partition.log_id.topic_id, 0)
+        scene.stop_following()
+        while scene.is_in_sync:
+            await asyncio.sleep(LOOK_S)
+        scene.node._followers.begin_anew(partition, Offset(0))
+        while not scene.is_in_sync:
+            await asyncio.sleep(LOOK_S)
+        assert scene.partition is not partition
+        assert not scene.node.is_offline(partition.log_id.topic_id, 0)
+
+    play(act)
 
 
 def test_one_that_is_counted_on_by_now_keeps_what_it_has() -> None:

@@ -96,7 +96,7 @@ class AppendStage:
         self._commit(partition)
 
     def _commit(self, partition: Partition) -> None:
-        written = partition.commit_staged()
+        written = partition.writer.commit_staged()
         if written:
             self._counters.messages_in += written
             if self._is_refusing:

@@ -11,12 +11,14 @@ from headrace.broker.controller import Controller
 from headrace.broker.enrolment import Enrolment, Heartbeats
 from headrace.broker.peers import Peers
 from headrace.broker.quorum import Quorum
+from headrace.broker.raft_letters import from_wire
 from headrace.client.errors import ClientError
 from headrace.metadata.node_commands import name_cluster
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import Offset
 from headrace.raft.membership import Replica
 from headrace.runtime.network import Address
+from headrace.wire.batches import CorruptBatch
 from headrace.wire.messages.forward import ForwardRequest, ForwardResponse
 from headrace.wire.primitives import Reader, Writer
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from headrace.broker.metadata_store import MetadataStore
+    from headrace.broker.raft_letters import RaftRequest
+    from headrace.metadata.effective_configs import NodeConfigs
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import Endpoint, MetadataRecord
     from headrace.metadata.settings import NodeSettings
@@ -44,6 +48,7 @@ LEADERLESS_S: Final = 5.0  # an election takes two seconds, and may have to be h
 LEAVE_S: Final = 5.0  # for others to take over; after that they will when they miss this node
 RETRY_S: Final = 0.05
 LANE: Final = "controller"
+TERM_LEAP_MAX: Final = 1 << 20  # an election takes a second: no honest node is twelve days of elections ahead of us
 
 
 @dataclass(slots=True)
@@ -62,7 +67,7 @@ class Place:
     voters: Mapping[NodeId, Address] = field(default_factory=dict)
     """Who founds the cluster, and where they listen for each other."""
     met: dict[NodeId, Address] = field(default_factory=dict)
-    """Where others listen, as the cluster said when it let this node in."""
+    """Where others listen, as the cluster said when it let this node in, or they said while nobody could decide."""
 
 
 class Assembly:
@@ -72,27 +77,29 @@ class Assembly:
         first: Membership,
         world: World,
         store: MetadataStore,
-        on_commit: Callable[[Sequence[MetadataRecord]], None],
+        on_commit: Callable[[ClusterImage, Sequence[MetadataRecord]], None],
         on_install: Callable[[ClusterImage, ClusterImage], None],
         on_lease: Callable[[bool], None],
         on_failure: Callable[[str, BaseException], None],
+        configs: NodeConfigs,
         settings: Callable[[], NodeSettings],
     ) -> None:
         self._place = place
         self._world = world
         self._leaving: asyncio.Timeout | None = None
-        self.peers = Peers(place.node_id, world, self._address_of, lambda: self.cluster_id, self._gone, on_failure)
+        self.peers = Peers(place.node_id, world, self._addresses_of, lambda: self.cluster_id, self._gone, on_failure)
         self.quorum = Quorum(
             store,
             Replica(place.node_id, place.directory),
             world,
             on_commit,
             on_install,
+            configs=configs,
             first=first,
             send=self.peers.send,
             election_timeout_ms=place.election_timeout_ms,
         )
-        self.controller = Controller(self.quorum, world.clock, settings)
+        self.controller = Controller(self.quorum, world.clock, configs, settings)
         self.enrolment = Enrolment(place, self.quorum, self.controller, self.peers, world.clock, on_lease)
 
     def start(self, tasks: TaskScope) -> None:
@@ -210,11 +217,48 @@ class Assembly:
         if self._leaving is not None and not self._leaving.expired() and not self._can_decide():
             self._leaving.reschedule(0)
 
-    def _address_of(self, node_id: NodeId) -> Address | None:
-        """As it says itself; before that is known, as this node was told when it came in, or at its start."""
-        for image in (self.quorum.image, self.quorum.found_image):
-            node = image.nodes.get(node_id)
-            endpoint = None if node is None else node.endpoint(NODES)
-            if endpoint is not None:
-                return Address(endpoint.host, endpoint.port)
-        return self._place.met.get(node_id) or self._place.voters.get(node_id)
+    # ---- letters
+
+    def receive(self, letter: RaftRequest) -> ErrorCode:
+        """From another node, or so it says. What cannot be meant for us, or be honest, is not looked at."""
+        if letter.target != self._place.node_id:
+            return ErrorCode.INVALID_VOTER_KEY  # somebody else lives here now, at an address that once was another's
+        if not self._is_of_this_cluster(letter):
+            return ErrorCode.INCONSISTENT_CLUSTER_ID
+        if letter.term > self.quorum.raft.term + TERM_LEAP_MAX:
+            log.warning("a letter that says it is of node %d is of term %d: ignored", letter.source, letter.term)
+            return ErrorCode.INVALID_REQUEST
+        try:
+            self.quorum.receive(from_wire(letter))
+        except CorruptBatch as damage:
+            log.warning("a letter of node %d was damaged on its way: %s", letter.source, damage)
+            return ErrorCode.CORRUPT_MESSAGE
+        return ErrorCode.NONE
+
+    def _is_of_this_cluster(self, letter: RaftRequest) -> bool:
+        """Node ids are the same in many clusters. One wrong address must not let two of them elect each other's
+        leaders. Who is just being let in may not have heard the cluster's name yet, but is known to its members."""
+        if not self.cluster_id:
+            return True
+        if not letter.cluster_id:
+            return letter.source in self.quorum.raft.membership.everybody
+        return letter.cluster_id == self.cluster_id
+
+    # ---- where others are
+
+    def note_moved(self, voter: Replica, address: Address) -> None:
+        """A voter says where it is, and nobody leads who could write it down: to elect one may take its vote, and this
+        node has to answer it."""
+        if self.quorum.raft.membership.is_voter(voter):
+            self._place.met[voter.node_id] = address
+
+    def _addresses_of(self, node_id: NodeId) -> list[Address]:
+        """Where a node may be, the likeliest place first: where the log says, that is where it was when it last made
+        itself known; where this node was told since it started; where its operator says. Those who have moved cannot
+        write it into the log before somebody is elected, and that takes letters to their new places."""
+        quorum, place = self.quorum, self._place
+        images = (quorum.image,) if quorum.knows_agreed else (quorum.found_image, quorum.image)
+        nodes = [image.nodes[node_id] for image in images if node_id in image.nodes]
+        endpoints = [endpoint for node in nodes if (endpoint := node.endpoint(NODES)) is not None]
+        told = [told[node_id] for told in (place.met, place.voters) if node_id in told]
+        return list(dict.fromkeys([*(Address(it.host, it.port) for it in endpoints), *told]))

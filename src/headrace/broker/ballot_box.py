@@ -2,14 +2,15 @@
 
 It is written with every election, also when the disk is full: a node must be able to start on one, or nobody could ever
 delete anything there. So lines are appended to a file that has space kept aside, instead of the file being replaced.
-A line that a crash has torn was never flushed, so nobody was told of it.
+A line that a crash has torn was never flushed, so nobody was told of it. Nor was one that the disk refused to flush: it
+can be read as long as the machine is up, and may be a hole later, in front of lines that are whole.
 """
 
 from __future__ import annotations
 
 import errno
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -24,7 +25,19 @@ if TYPE_CHECKING:
 
 FILE: Final = "quorum-state"
 RESERVE_BYTES: Final = 16 << 10  # a hundred elections without a byte of free space
+UNFLUSHED_MAX: Final = 1 << 10  # bytes behind the last whole line: each start whose flush fails leaves one more
+NO_GUESS: Final = (
+    "A voter that has forgotten its vote might vote twice. If other nodes of the cluster run, start this one with an "
+    "empty data directory, and it fetches everything from them. If it is alone, remove the file"
+)
 REWRITE_BYTES: Final = 64 << 10  # by then it is worth to begin anew, with the last line alone
+
+
+class _Line(NamedTuple):
+    line: bytes
+    ballot: Ballot
+    end: int
+    """Where it ends in the file."""
 
 
 class BallotBox:
@@ -38,18 +51,25 @@ class BallotBox:
         """None if nothing was ever saved. DamagedLog if it cannot be told whom this node voted for."""
         if not self._disk.exists(FILE):
             return None
-        lines = self._disk.read_file(FILE).splitlines(keepends=True)
-        ballots = [_decoded(line) for line in lines]
-        whole = next((place for place, ballot in enumerate(ballots) if ballot is None), len(ballots))
-        if whole == 0 or whole < len(ballots) - 1:  # only the last one can have been torn
-            position = sum(map(len, lines[:whole]))
-            raise DamagedLog(FILE, position, 0, "the file that says whom this node voted for is damaged")
+        content = self._disk.read_file(FILE)
+        last: _Line | None = None
+        end = 0
+        for line in content.splitlines(keepends=True):
+            end += len(line)
+            ballot = _decoded(line)
+            if ballot is not None:
+                last = _Line(line, ballot, end)
+        if last is None or len(content) - last.end > UNFLUSHED_MAX:
+            position = 0 if last is None else last.end
+            problem = "the file that says whom this node voted for is damaged"
+            raise DamagedLog(FILE, position, 0, problem, advice=NO_GUESS)
         self._file = self._disk.open(FILE)
-        if whole < len(lines):
-            self._file.truncate(sum(map(len, lines[:whole])))
-        # Once more: after a flush that failed, what can be read need not be on the device.
-        self._append(lines[whole - 1])
-        return ballots[whole - 1]
+        if last.end < len(content):
+            self._file.truncate(last.end)
+        # Once more: after a flush that failed, what can be read need not be on the device. On a line of its own, for
+        # what is not may have no end.
+        self._append(b"\n" + last.line)
+        return last.ballot
 
     def save(self, ballot: Ballot) -> None:
         """On the device when it returns. OSError if the disk fails, or is full for too long."""

@@ -77,14 +77,16 @@ class Belonging:
         found = await entrance.find_cluster(self.identity)
         if found != self.identity:
             await self._remember(found)
-        if self._join and quorum.has_log:
+        if quorum.has_log and (self._join or entrance.has_moved()):
             tasks.start(entrance.knock(found), "ask the cluster in")
         await entrance.wait_heard()
         await self.note_company(quorum)
 
     async def note_company(self, quorum: Quorum) -> None:
-        """A node that others have joined is no longer the only voter, not even if it should lose its log."""
-        if self.identity.origin is Origin.ALONE and quorum.has_company:
+        """A node that others have joined is no longer the only voter, not even if it should lose its log. Its log must
+        say so first, and for good: with one that knows only this node, nobody would be left who votes."""
+        is_settled = quorum.has_company and quorum.raft.log.is_membership_committed
+        if self.identity.origin is Origin.ALONE and is_settled:
             await self._remember(replace(self.identity, origin=Origin.TOGETHER))
 
     async def note_name(self, cluster_id: str) -> None:

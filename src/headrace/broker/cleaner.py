@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from headrace.runtime.clock import Clock
     from headrace.storage.compaction.choice import CompactionSettings, Dirtiness
     from headrace.storage.compaction.job import CleaningJob
+    from headrace.storage.compaction.swaps import Swaps
     from headrace.storage.compaction.workers import CleaningWorker
     from headrace.storage.log import PartitionLog
-    from headrace.storage.store import LogStore
 
 log = logging.getLogger(__name__)
 
@@ -66,15 +66,16 @@ class LogCleaner:
     def __init__(
         self,
         topics: TopicTable,
-        store: LogStore,
+        swaps: Swaps,
+        clock: Clock,
         worker: CleaningWorker,
         settings: Callable[[], NodeSettings],
     ) -> None:
         self._topics = topics
-        self._store = store
+        self._swaps = swaps
         self._worker = worker
         self._settings = settings
-        self._clock: Clock = store.world.clock
+        self._clock = clock
         self.states: dict[LogId, CleaningState] = {}
         """Of the logs that are to be compacted."""
 
@@ -145,10 +146,10 @@ class LogCleaner:
         """One pass over one log. False if it came to nothing; then nothing is left of it that takes up room."""
         state = self.states[partition.log_id]
         try:
-            await self._store.settle(partition.log)
+            await self._swaps.settle(partition.log)
             is_done = await self._pass_over(partition, state)
             if not is_done:
-                await self._store.sweep(partition.log)
+                await self._swaps.sweep(partition.log)
         except Refusal as trouble:
             _note_trouble(partition, state, trouble)
             return False
@@ -210,7 +211,7 @@ class LogCleaner:
                         if partition_log.is_closed or partition_log.cuts != cuts:
                             return None
                     case CleanedRun():
-                        if not await self._store.swap(partition_log, event, cuts):
+                        if not await self._swaps.swap(partition_log, event, cuts):
                             return None
                         state.saved_bytes += job.size_between(event.base_offset, event.end_offset) - event.size
                     case Damaged():
@@ -219,7 +220,7 @@ class LogCleaner:
                         raise OSError(event.code, event.problem)
                     case Finished():
                         mark = Mark(event.clean_end_offset, event.latest_horizon_ms)
-                        await self._store.note_clean(partition_log, mark, cuts)
+                        await self._swaps.note_clean(partition_log, mark, cuts)
                         return event
         return None
 

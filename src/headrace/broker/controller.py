@@ -10,9 +10,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.members import Members
+from headrace.metadata.eligible import review_eligible
 from headrace.metadata.liveness import Sessions
 from headrace.metadata.node_commands import drain_node, fence_node, unfence_node
-from headrace.metadata.partition_commands import return_leaders
+from headrace.metadata.partition_commands import elect_uncleanly, return_leaders
 from headrace.metadata.upkeep import end_moves, widen_internal_topics
 from headrace.model.errors import ErrorCode, Refusal
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.broker.quorum import Quorum
+    from headrace.metadata.effective_configs import NodeConfigs
     from headrace.metadata.image import Node
     from headrace.metadata.settings import NodeSettings
     from headrace.model.names import NodeId, Offset
@@ -35,9 +37,12 @@ NEAR: Final = 100  # records: under steady changes nobody is ever quite up to da
 
 
 class Controller:
-    def __init__(self, quorum: Quorum, clock: Clock, settings: Callable[[], NodeSettings]) -> None:
+    def __init__(
+        self, quorum: Quorum, clock: Clock, configs: NodeConfigs, settings: Callable[[], NodeSettings]
+    ) -> None:
         self._quorum = quorum
         self._clock = clock
+        self._configs = configs
         self._settings = settings
         self._sessions: Sessions | None = None
         self._leaving: set[NodeId] = set()
@@ -129,6 +134,10 @@ class Controller:
         widened = await self._quorum.submit(widen_internal_topics)
         if widened:
             log.info("%d partitions of internal topics get more replicas", widened)
+        await self._quorum.submit(lambda image: review_eligible(image, self._configs))
+        given_up = await self._quorum.submit(lambda image: elect_uncleanly(image, self._configs))
+        if given_up:
+            log.warning("%d partitions are led by replicas that may lack records (unclean leader election)", given_up)
 
     def _is_in_charge(self) -> bool:
         """With each term of its own it begins anew: what it knew from an earlier one is old."""

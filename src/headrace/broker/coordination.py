@@ -10,6 +10,7 @@ from headrace.broker.coordinator import MindT, Shard
 from headrace.broker.elsewhere import ask_to_add
 from headrace.broker.markers import MarkerWriter
 from headrace.broker.own_topics import create_missing
+from headrace.broker.scrub import ALL
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.groups.topics import KnownTopic
@@ -101,10 +102,35 @@ class Coordination:
         return partition_for_coordinated(key, topic.partition_count)
 
     def _shard(self, shards: dict[int, Shard[MindT]], topic_name: str, key: str) -> Shard[MindT]:
-        shard = shards.get(self._place(topic_name, key))
-        if shard is None:
-            raise Refusal(ErrorCode.NOT_COORDINATOR, f"this node does not coordinate {key!r}")
-        return shard
+        index = self._place(topic_name, key)
+        shard = shards.get(index)
+        if shard is not None and self._is_agreed(shard):
+            return shard
+        if self._is_to_come(topic_name, index):  # clients that ask but once wait for a load, and for nothing else
+            raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{topic_name}-{index} was elected here just now")
+        raise Refusal(ErrorCode.NOT_COORDINATOR, f"this node does not coordinate {key!r}")
+
+    def _is_to_come(self, topic_name: str, index: int) -> bool:
+        """The image says that this node leads, and its partitions will follow it."""
+        topic = self._node.image.topic_named(topic_name)
+        if topic is None or self._node.is_offline(topic.topic_id, index):
+            return False
+        return topic.partitions[index].leader == self._node.node_id
+
+    def _is_agreed(self, shard: Shard[MindT]) -> bool:
+        """The image says as well that this node leads the shard's log, in the same epoch.
+
+        If it names another leader, and partitions have not followed it yet, it may hold topics that the other has not
+        heard of either. An offset that is committed for one of those may be in the log that the other loads; and that
+        forgets the offsets of topics that it does not know (`forget_unknown_topics`). As it is, each leader checks what
+        is committed against an image without the record that elects the next, and that one's own image has it.
+        Who starts again writes nothing before it has a lease, and gets none before it has read all that was agreed on
+        when it came back.
+        """
+        state = self._node.image.partition(*shard.partition.log_id)
+        if state is None or state.leader != self._node.node_id:
+            return False
+        return state.leader_epoch == shard.partition.replica.leader_epoch
 
     async def add_to_transaction(
         self,
@@ -116,26 +142,30 @@ class Coordination:
         transaction_version: int = 0,
         verify_only: bool = False,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Make partitions part of an open transaction, or only see whether they are. An outcome for each.
-
-        While the markers of the last transaction are being written it waits a little: the client would come back for
-        the same only after a pause of its own, which is longer.
-        """
+        """Make partitions part of an open transaction, or only see whether they are, wherever its coordinator is. An
+        outcome for each."""
         asked = AddPartitions(
             transactional_id, producer_id, producer_epoch, tuple(partitions), transaction_version, verify_only
         )
         elsewhere = self._coordinator_elsewhere(transactional_id)
-        if elsewhere is not None:
-            return await ask_to_add(self._node, elsewhere, asked)
+        return await (self.add_here(asked) if elsewhere is None else ask_to_add(self._node, elsewhere, asked))
+
+    async def add_here(self, asked: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+        """As the coordinator. Whoever is asked for it and is none says so: nodes that do not agree yet on who it is
+        would send a question round in a circle, before all that come after it on the same connections.
+
+        While the markers of the last transaction are being written it waits a little: the client would come back for
+        the same only after a pause of its own, which is longer.
+        """
         clock = self._node.world.clock
         deadline_s = clock.monotonic_s() + MARKERS_WAIT_S_MAX
         while True:
             try:
-                codes: dict[TopicPartition, ErrorCode] = await self.transactions_of(transactional_id).ask(
+                codes: dict[TopicPartition, ErrorCode] = await self.transactions_of(asked.transactional_id).ask(
                     lambda mind, token, now: mind.add_partitions(asked, token, now)
                 )
             except Refusal as refusal:
-                return dict.fromkeys(partitions, refusal.code)
+                return dict.fromkeys(asked.partitions, refusal.code)
             if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values() or clock.monotonic_s() >= deadline_s:
                 return codes
             await asyncio.sleep(MARKERS_WAIT_S)
@@ -153,8 +183,12 @@ class Coordination:
     def led(self, partition: Partition) -> None:
         """This node leads a partition now. Those of internal topics come with a coordinator."""
         self.left(partition)
+        served = self._node.topics.topic(partition.log_id.topic_id)
+        if served is not None:
+            served.troubles.pop(partition.index, None)  # whether it can be loaded now remains to be seen
         if partition.name.topic == CONSUMER_OFFSETS:
             group_shard = self._new_group_shard(partition)
+            group_shard.insist(lambda mind, now: mind.forget_unknown_topics(now))
             self._group_shards[partition.index] = group_shard
             self._loads[partition] = self._tasks.start(group_shard.run(), f"coordinate {partition.name}")
         elif partition.name.topic == TRANSACTION_STATE:
@@ -172,19 +206,25 @@ class Coordination:
         shard.close()
 
     def _unreadable(self, partition: Partition, problem: str) -> None:
-        """Nobody can coordinate from this log. It counts as offline, and the others do their work."""
+        """Nobody can coordinate from this log. It counts as offline, and the others do their work. If its bytes are
+        damaged, another replica is to lead."""
         trouble = f"its groups or transactions cannot be loaded: {problem}. {RESTORE_OR_REMOVE}"
         log.error("%s is offline: %s", partition.name, trouble)
         served = self._node.topics.topic(partition.log_id.topic_id)
         if served is not None:
             served.troubles[partition.index] = trouble
         self.left(partition)
+        self._node.damage.met(partition, ALL)
 
-    def topics_changed(self, deleted: Sequence[str]) -> None:
+    def topics_deleted(self, names: Sequence[str]) -> None:
+        """In the turn in which the image loses them. In the next one a topic of the same name may be there, and what is
+        committed for that must stay."""
+        for shard in self._group_shards.values():
+            shard.insist(lambda mind, now: mind.topics_deleted(names, now))
+
+    def topics_changed(self) -> None:
         """Topics appeared, grew or went."""
         for shard in self._group_shards.values():
-            if deleted:
-                shard.tell(lambda mind, now: mind.topics_deleted(deleted, now))
             shard.tell(lambda mind, now: mind.topics_changed(now))
 
     def settings_changed(self) -> None:

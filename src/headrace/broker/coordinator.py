@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from headrace.broker.appending import Admitted
-from headrace.coordinators.effects import Now
+from headrace.coordinators.effects import Now, Reply
 from headrace.coordinators.records import UnreadableRecord, decode, encode
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_PRODUCER, NO_TIMESTAMP, Offset, ProducerId
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.broker.partition import Partition
-    from headrace.coordinators.effects import Effects, Reply, Token
+    from headrace.coordinators.effects import Effects, Token
     from headrace.coordinators.records import Kinds, LogRecord
     from headrace.runtime.world import World
     from headrace.wire.batches import BatchHeader
@@ -84,10 +86,12 @@ class Shard(Generic[MindT]):
         self._on_unreadable = on_unreadable
         self._on_failure = on_failure
         self._mind: MindT | None = None
-        self._is_closed = False
+        self.is_closed = False
         self._asking: dict[asyncio.Future[Any], None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._needs_load = asyncio.Event()
+        self._owed: deque[Callable[[MindT, Now], Effects]] = deque()
+        """What must be decided before anybody is answered: see `insist`."""
 
     # ---- life
 
@@ -107,7 +111,7 @@ class Shard(Generic[MindT]):
 
     def close(self) -> None:
         """This node no longer coordinates here. Everybody who waits looks for the one that does."""
-        self._is_closed = True
+        self.is_closed = True
         self._drop(Refusal(ErrorCode.NOT_COORDINATOR, f"{self.partition.name} is led by another node"))
 
     async def _load(self) -> None:
@@ -129,6 +133,7 @@ class Shard(Generic[MindT]):
                 await replay.settle()  # which takes a while: a marker may have come after what was read
         self._mind = mind
         self._perform(mind, mind.loaded(self._now()))
+        self._settle_debts()
 
     async def _replay(self, raw: memoryview, replay: _Replay) -> int:
         """Whole batches; the offset after them."""
@@ -164,11 +169,11 @@ class Shard(Generic[MindT]):
             raise
 
     async def look(self, read: Callable[[MindT], Any]) -> Any:
-        """What `read` finds, once everything that it may have seen is committed."""
+        """What `read` finds, once everything that it may have seen is committed. Raises Refusal as `ask` does."""
         mind = self.mind()
         token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        found = read(mind)
-        self._when_settled(lambda refusal: _answer(token, found, refusal))
+        reply = Reply(token, read(mind))
+        self._when_settled(lambda refusal: self._reply([reply], refusal))
         return await token
 
     def tell(self, decide: Callable[[MindT, Now], Effects]) -> None:
@@ -176,6 +181,20 @@ class Shard(Generic[MindT]):
         mind = self._mind
         if mind is not None:
             self._try_to_perform(mind, lambda: decide(mind, self._now()))
+
+    def insist(self, decide: Callable[[MindT, Now], Effects]) -> None:
+        """As `tell`, for what is to be found nowhere later: a mind that is not loaded decides it first of all, and if
+        it cannot be written, the next one does."""
+        self._owed.append(decide)
+        self._settle_debts()
+
+    def _settle_debts(self) -> None:
+        mind = self._mind
+        while self._owed and mind is not None:
+            self._try_to_perform(mind, partial(self._owed[0], mind, self._now()))
+            if self._mind is not mind:
+                return  # it could not be written: the next mind does it
+            self._owed.popleft()
 
     def configure(self, change: Callable[[MindT], None]) -> None:
         """Settings have changed. A mind that is not loaded begins with the new ones."""
@@ -186,7 +205,7 @@ class Shard(Generic[MindT]):
         self, producer_id: ProducerId, epoch: int, *, is_commit: bool, coordinator_epoch: int, transaction_version: int
     ) -> Admitted:
         """End a transaction in this partition. While it is loading, the mind finds the marker in the log."""
-        admitted = self.partition.write_marker(
+        admitted = self.partition.writer.write_marker(
             producer_id,
             epoch,
             is_commit=is_commit,
@@ -198,7 +217,7 @@ class Shard(Generic[MindT]):
         return admitted
 
     def mind(self) -> MindT:
-        if self._is_closed:
+        if self.is_closed:
             raise Refusal(ErrorCode.NOT_COORDINATOR, f"{self.partition.name} is led by another node")
         if not self.partition.replica.is_leader:
             raise Refusal(ErrorCode.NOT_COORDINATOR, f"another node may lead {self.partition.name} by now")
@@ -209,23 +228,25 @@ class Shard(Generic[MindT]):
     # ---- doing
 
     def _perform(self, mind: MindT, effects: Effects) -> None:
-        is_transactional = effects.producer[0] != NO_PRODUCER
-        if effects.records:
-            batch = self._soundly(lambda: self._batch(effects))
+        for records in effects.batches():
             try:
-                self.partition.append(batch, needs_grant=is_transactional)
+                self._write(mind, records, effects.producer)
             except Refusal as refusal:
-                if is_transactional and refusal.code in PRODUCERS_FAULT:  # and the mind counts on nothing
-                    self._reply(effects.replies, refusal)
+                if effects.producer[0] != NO_PRODUCER and refusal.code in PRODUCERS_FAULT:
+                    self._answer_all(effects.replies, refusal)  # the mind counts on nothing
                 else:
                     log.warning("%s cannot be written: %s", self.partition.name, refusal.message)
                     self._start_anew(refusal)
                 return
-            for record in effects.records:
-                mind.apply(record, effects.producer[0])
         if effects.replies or self._on_effects is not None:
             self._when_settled(lambda refusal: self._settled(mind, effects, refusal))
         self._set_timer(mind)
+
+    def _write(self, mind: MindT, records: Sequence[LogRecord], producer: tuple[ProducerId, int]) -> None:
+        batch = self._soundly(lambda: self._batch(records, producer))
+        self.partition.writer.append(batch, needs_grant=producer[0] != NO_PRODUCER)
+        for record in records:
+            mind.apply(record, producer[0])
 
     def _try_to_perform(self, mind: MindT, decide: Callable[[], Effects]) -> None:
         try:
@@ -233,11 +254,11 @@ class Shard(Generic[MindT]):
         except Exception as failure:  # noqa: BLE001 - nobody else would hear of it
             self._on_failure(failure)
 
-    def _batch(self, effects: Effects) -> bytearray:
+    def _batch(self, records: Sequence[LogRecord], producer: tuple[ProducerId, int]) -> bytearray:
         now_ms = self._world.clock.wall_ms()
-        producer_id, producer_epoch = effects.producer
+        producer_id, producer_epoch = producer
         return encode_batch(
-            [(now_ms, *encode(record), ()) for record in effects.records],
+            [(now_ms, *encode(record), ()) for record in records],
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             is_transactional=producer_id != NO_PRODUCER,
@@ -255,8 +276,8 @@ class Shard(Generic[MindT]):
         partition.when_committed(wish, lambda: then(wish.refusal), deadline_s)
 
     def _settled(self, mind: MindT, effects: Effects, refusal: Refusal | None) -> None:
-        self._reply(effects.replies, None if refusal is None else self._unavailable(refusal))
-        if self._on_effects is None or self._is_closed or self._mind is not mind:
+        self._reply(effects.replies, refusal)
+        if self._on_effects is None or self.is_closed or self._mind is not mind:
             return  # a mind that is loaded anew orders for itself what is still to be done
         if refusal is None:
             self._on_effects(self, mind, effects)
@@ -264,6 +285,10 @@ class Shard(Generic[MindT]):
             self._when_settled(lambda later: self._settled(mind, effects, later))
 
     def _reply(self, replies: Sequence[Reply], refusal: Refusal | None) -> None:
+        """Once the partition has committed what they tell of, or has refused to."""
+        self._answer_all(replies, None if refusal is None else self._unavailable(refusal))
+
+    def _answer_all(self, replies: Sequence[Reply], refusal: Refusal | None) -> None:
         for token, response in replies:
             assert isinstance(token, asyncio.Future)
             _answer(token, response, refusal)
@@ -276,7 +301,7 @@ class Shard(Generic[MindT]):
 
     def _start_anew(self, refusal: Refusal) -> None:
         self._drop(self._unavailable(refusal))
-        if not self._is_closed:
+        if not self.is_closed:
             self._needs_load.set()
 
     def _drop(self, refusal: Refusal) -> None:

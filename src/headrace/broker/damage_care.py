@@ -1,7 +1,7 @@
 """What this node does about its damaged replicas: it gives them up, and fetches them again from those who are whole.
 
 First the cluster agrees to count on this copy no longer, then it is thrown away; never the other way round. The last
-copy in sync is kept as it is: it serves what is whole, refuses what is not, and waits for another to be in sync.
+copy that may be elected is kept as it is: it serves what is whole, refuses what is not, and waits for another.
 """
 
 from __future__ import annotations
@@ -64,6 +64,11 @@ class DamageCare:
             self._last_epochs[partition.log_id] = partition.replica.leader_epoch
         self._news.set()
 
+    def look(self) -> None:
+        """A log could not be opened: at the start, or later, if there was no room for it at first. Or one was begun
+        anew, and its old copy is kept for a while."""
+        self._news.set()
+
     def met(self, partition: Partition, offset: int) -> None:
         """A reader met bytes that make no sense, at this offset if it is known. A scrub tells what is damaged."""
         if partition.log_id not in self._damaged:
@@ -90,13 +95,15 @@ class DamageCare:
 
     async def run(self) -> None:
         while True:
-            if self._damaged or self._node.store.set_aside_damaged:
+            if self._damaged or self._node.store.set_aside_damaged or self._node.damaged_at_start:
                 await asyncio.sleep(LOOK_S)
             else:
                 await self._news.wait()
             self._news.clear()
             for partition in list(self._damaged.values()):
                 await self._look_after(partition)
+            for log_id in list(self._node.damaged_at_start):
+                await self._give_up_unopened(log_id)
             await self._drop_replaced()
 
     async def _look_after(self, partition: Partition) -> None:
@@ -116,7 +123,7 @@ class DamageCare:
         """Nobody counts on this copy, and nothing that it ever told a leader can be taken for the word of the next."""
         return (
             state.leader not in {NO_NODE, self._node.node_id}
-            and self._node.node_id not in state.isr
+            and self._node.node_id not in {*state.isr, *state.eligible}
             and state.leader_epoch > self._last_epochs[log_id]
         )
 
@@ -124,13 +131,27 @@ class DamageCare:
         log_id = partition.log_id
         if partition.replica.is_leader:
             self._last_epochs[log_id] = partition.replica.leader_epoch
-        if state.isr == (self._node.node_id,):
+        is_last = state.isr == (self._node.node_id,)
+        if is_last and not state.eligible:
             self._say_last(partition)
             return
         try:
-            await leave_in_sync_set(self._node, log_id)
+            await leave_in_sync_set(self._node, log_id, is_lost=True)
         except (ClientError, Refusal) as trouble:
             log.debug("%s cannot be given up now: %s", partition.name, trouble)
+            if is_last:
+                self._say_last(partition)
+
+    async def _give_up_unopened(self, log_id: LogId) -> None:
+        """A log that could not be opened at the start: as long as this node may be elected, it is not fetched again."""
+        state = self._node.image.partition(*log_id)
+        electable = set() if state is None else {*state.isr, *state.eligible}
+        if self._node.node_id not in electable or len(electable) == 1:
+            return
+        try:
+            await leave_in_sync_set(self._node, log_id, is_lost=True)
+        except (ClientError, Refusal) as trouble:
+            log.debug("%s cannot be given up now: %s", log_id, trouble)
 
     def _say_last(self, partition: Partition) -> None:
         if partition.log_id in self._kept_as_last:
@@ -157,5 +178,5 @@ class DamageCare:
             state = node.image.partition(*log_id)
             is_whole = state is not None and node.node_id in state.isr and log_id not in self._damaged
             if is_whole or state is None or node.node_id not in state.replicas:
-                log.info("%s is whole again; its damaged copy is removed", log_id)
+                log.info("%s is whole again; its old copy is removed", log_id)
                 await node.store.drop_damaged(log_id)

@@ -12,6 +12,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from headrace.broker.assembly import NODES
 from headrace.broker.identity import Origin, WrongIdentity
 from headrace.client.connection import Connection
 from headrace.client.errors import ClientError
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 CONNECT_S: Final = 1.0
 ANSWER_S: Final = 5.0  # the controller may have to be elected first
 RETRY_S: Final = 0.2
+TELL_S: Final = 1.0  # one that is down need not be told at once when it is back
 SAY_EVERY_S: Final = 10.0  # what is waited for, to whoever reads the log
 PATIENCE_S: Final = 30.0  # an election, and the session of this node's last life, take a few seconds
 
@@ -139,17 +141,38 @@ class Entrance:
 
     # ---- joining
 
+    def has_moved(self) -> bool:
+        """Whether the log knows another place of this node than the one where it listens now."""
+        known = self._quorum.found_image.nodes.get(self._place.node_id)
+        endpoint = None if known is None else known.endpoint(NODES)
+        return endpoint is not None and endpoint not in self._place.endpoints
+
     async def knock(self, identity: Identity) -> None:
         """A node that has a log asks as well, until its leader is heard: its address may have changed, or it may have
         been removed."""
         while not self._quorum.knows_agreed:
             try:
                 if isinstance(await self._ask_each(identity), str):
-                    return
+                    break
             except Refusal as refusal:
                 self._quorum.give_up(refusal)
                 return
             await asyncio.sleep(RETRY_S)
+        await self._tell_as_leader(identity)
+
+    async def _tell_as_leader(self, identity: Identity) -> None:
+        """Others hear from their leader where this node is. If that is this node, they hear it, and cannot answer: so
+        it tells each of them, until all have answered or another leads."""
+        untold = self._doors()
+        while untold and self._quorum.is_leader:
+            for address in list(untold):
+                try:
+                    await self._ask(address, self._request(identity), JoinClusterResponse)
+                except (ClientError, Refusal) as trouble:
+                    log.debug("%s was not told where this node is: %s", address, trouble)
+                else:
+                    untold.remove(address)
+            await asyncio.sleep(TELL_S)
 
     async def _ask_in(self, identity: Identity) -> str:
         """The cluster's id, once it has let this node in."""
@@ -196,7 +219,7 @@ class Entrance:
 
     def _doors(self) -> list[Address]:
         others = [at for node_id, at in sorted(self._place.voters.items()) if node_id != self._place.node_id]
-        return self._ways_in or others
+        return list(self._ways_in) or others
 
     def _request(self, identity: Identity) -> JoinClusterRequest:
         place = self._place

@@ -23,6 +23,7 @@ from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, Epoch, LogId, Offset
 from headrace.runtime.tasks import TaskScope
+from headrace.storage.damage import DamagedLog
 from headrace.wire.batches import CorruptBatch
 from headrace.wire.messages.fetch import FetchResponse, ReplicaState
 
@@ -305,6 +306,9 @@ class _Fetcher:
             await self._followers.cut(partition, Offset(min(end, own_end if own_end >= 0 else end)))
         except Refusal as refusal:
             self._got_stuck(partition, refusal)
+            return False
+        except DamagedLog as damage:
+            partition.met(damage)
             return False
         self._session.begin_again(partition)
         self._tell()  # a fetch that waits there now knows nothing of it

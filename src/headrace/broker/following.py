@@ -20,7 +20,8 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, LogId, Offset, TopicPartition
 from headrace.replication.replica import Replica
 from headrace.runtime.tasks import Breather
-from headrace.storage.damage import DamagedLog
+from headrace.storage.damage import DamagedLog, MissingLog
+from headrace.storage.layout import directory_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
@@ -51,8 +52,12 @@ class Watcher(Protocol):
         """It is led by another node, or deleted."""
         ...
 
-    def topics_changed(self, deleted: Sequence[str]) -> None:
-        """Topics came, grew or went; the names of those that went."""
+    def topics_deleted(self, names: Sequence[str]) -> None:
+        """The image has lost these topics in this turn. Whatever has such a name in a later turn is another topic."""
+        ...
+
+    def topics_changed(self) -> None:
+        """Topics came, grew or went, and this node serves what it has of them."""
         ...
 
     def settings_changed(self) -> None: ...
@@ -81,8 +86,10 @@ class Following:
         followers: Followers,
         is_leased: Callable[[], bool],
         on_damage: Callable[[Partition, int], None],
+        on_set_aside: Callable[[], None],
     ) -> None:
-        """`on_damage` hears of a partition and an offset where somebody met bytes that make no sense."""
+        """`on_damage` hears of a partition and an offset where somebody met bytes that make no sense; `on_set_aside`,
+        that there is something new in `damaged_at_start`, or an old copy beside its successor."""
         self._node_id = node_id
         self._configs = configs
         self._topics = topics
@@ -93,7 +100,8 @@ class Following:
         self._followers = followers
         self._is_leased = is_leased
         self._on_damage = on_damage
-        self._damaged_at_start: dict[LogId, DamagedLog] = {}
+        self._on_set_aside = on_set_aside
+        self.damaged_at_start: dict[LogId, DamagedLog] = {}
         """What could not be opened, and nobody else could give us yet."""
         self._followers.begin_anew = lambda partition, offset: self._queue.put_nowait(
             _Anew(partition, offset, partition.replica.leader_epoch)
@@ -105,12 +113,19 @@ class Following:
         self._unfollowed: dict[LogId, Partition] = {}
         """Replicas that should have begun anew, and did not. Their leader has to say so again."""
 
-    def committed(self, records: Sequence[MetadataRecord]) -> None:
-        self._queue.put_nowait(changes(records))
+    def committed(self, before: ClusterImage, records: Sequence[MetadataRecord]) -> None:
+        """To be called in the turn in which the image changes: `before` is what it was."""
+        self._take_up(before, changes(records))
 
     def jumped(self, before: ClusterImage, after: ClusterImage) -> None:
         """A snapshot took the place of records that were never seen here."""
-        self._queue.put_nowait(difference(before, after))
+        self._take_up(before, difference(before, after))
+
+    def _take_up(self, before: ClusterImage, change: Changes) -> None:
+        self._queue.put_nowait(change)
+        deleted = [before.topic(topic_id) for topic_id in change.deleted_topics]
+        if deleted:
+            self._watcher.topics_deleted([topic.name for topic in deleted if topic is not None])
 
     def caught_up(self) -> asyncio.Future[None]:
         """Done once everything is served that was committed before this call."""
@@ -122,7 +137,8 @@ class Following:
         """Open what found no space the last time. Call it every now and then."""
         waiting, self._without_room = self._without_room, {}
         for log_id, served in waiting.items():
-            served.troubles.pop(log_id.partition, None)
+            if log_id not in self.damaged_at_start:  # those are not opened, but fetched again
+                served.troubles.pop(log_id.partition, None)
         if waiting:
             self._queue.put_nowait(Changes(partitions=tuple(waiting), deleted_topics=(), configs=(), nodes=()))
         unfollowed, self._unfollowed = self._unfollowed, {}
@@ -159,6 +175,7 @@ class Following:
             else:
                 place = await self._store.set_aside(log_id)
                 log.warning("no topic is known for %s; its data is kept in %s and not served", log_id, place)
+        self._note_missing(image)
         await self._prepare(
             LogId(topic.topic_id, state.partition) for topic in image.sorted_topics() for state in topic.in_order()
         )
@@ -166,8 +183,23 @@ class Following:
             for state in topic.in_order():
                 await self._serve(topic, state)
 
+    def _note_missing(self, image: ClusterImage) -> None:
+        """What is counted on was here in an earlier life. If it is gone now it is given up like a damaged log, for an
+        empty one in its place might be elected."""
+        on_disk = set(self._store.log_ids())
+        for topic in image.sorted_topics():
+            for state in topic.in_order():
+                log_id = LogId(topic.topic_id, state.partition)
+                if self._is_counted_on(state) and log_id not in on_disk:
+                    missing = MissingLog(directory_of(log_id), self._store.safe_offset(log_id))
+                    self.damaged_at_start[log_id] = missing
+                    self._on_set_aside()
+                    self._served(topic).troubles[state.partition] = str(missing)
+                    log.warning("%s-%d: %s", topic.name, state.partition, missing.finding)
+
     async def _follow(self, change: Changes) -> None:
-        deleted = [await self._drop(topic_id) for topic_id in change.deleted_topics]
+        for topic_id in change.deleted_topics:
+            await self._drop(topic_id)
         await self._prepare(change.partitions)
         image = self._image()
         for log_id in change.partitions:
@@ -178,8 +210,8 @@ class Following:
             elif self._store.holds_unused(log_id):
                 await self._store.delete(log_id)  # the topic was deleted while its log was made
         self._configure(change.configs)
-        if change.partitions or deleted:
-            self._watcher.topics_changed([name for name in deleted if name is not None])
+        if change.partitions or change.deleted_topics:
+            self._watcher.topics_changed()
 
     async def _begin_anew(self, wish: _Anew) -> None:
         old, log_id = wish.partition, wish.partition.log_id
@@ -197,7 +229,9 @@ class Following:
         old.retire(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{old.name} begins anew"))
         await self._followers.cut_done(log_id)
         try:
-            partition = await self._empty(topic, state, wish.offset, is_damaged=wish.is_damaged)
+            # If this node is counted on, what it throws away may be all that there is: a human may want to look at it.
+            is_kept = wish.is_damaged or self._is_counted_on(state)
+            partition = await self._empty(topic, state, wish.offset, is_kept=is_kept)
         except Refusal as refusal:
             log.warning("%s cannot begin anew yet: %s", old.name, refusal.message)
             if old.log.is_closed:  # it is gone, and there was no room for the new one
@@ -208,6 +242,7 @@ class Following:
                 self._try_later(wish)
             return
         served.partitions[old.index] = partition
+        self._forget_trouble(log_id, served)
         self._take_role(partition, state)
 
     def _try_later(self, wish: _Anew) -> None:
@@ -217,16 +252,21 @@ class Following:
 
     def _others_have(self, state: PartitionState) -> bool:
         """Whether our copy can be fetched anew: nobody counts on it, and another node leads."""
-        return state.leader not in {NO_NODE, self._node_id} and self._node_id not in state.isr
+        return state.leader not in {NO_NODE, self._node_id} and not self._is_counted_on(state)
 
-    async def _empty(self, topic: Topic, state: PartitionState, offset: Offset, *, is_damaged: bool) -> Partition:
-        """A new, empty copy in place of the one that is there. A damaged one is kept beside it for a while."""
+    def _is_counted_on(self, state: PartitionState) -> bool:
+        """Whether this node may be elected: then it must have all that was ever committed."""
+        return self._node_id in {*state.isr, *state.eligible}
+
+    async def _empty(self, topic: Topic, state: PartitionState, offset: Offset, *, is_kept: bool) -> Partition:
+        """A new, empty copy in place of the one that is there, which may be kept beside it for a while."""
         log_id, name = LogId(topic.topic_id, state.partition), TopicPartition(topic.name, state.partition)
         settings = self._settings(topic.name)
-        partition_log = await self._store.begin_anew(log_id, name, log_settings(settings), offset, is_kept=is_damaged)
-        if is_damaged:
+        partition_log = await self._store.begin_anew(log_id, name, log_settings(settings), offset, is_kept=is_kept)
+        if is_kept:
             kept = "is kept until the new one is in sync" if log_id in self._store.set_aside_damaged else "is gone"
-            log.warning("%s is fetched again from node %d; the damaged copy %s", name, state.leader, kept)
+            log.warning("%s is fetched again from node %d; the old copy %s", name, state.leader, kept)
+            self._on_set_aside()
         return self._new_partition(name, partition_log, settings)
 
     async def _prepare(self, log_ids: Iterable[LogId]) -> None:
@@ -241,7 +281,7 @@ class Following:
             if self._topics.by_log_id(log_id) is None and not self._is_in_trouble(log_id):
                 name = TopicPartition(topic.name, log_id.partition)
                 wanted[log_id] = (name, log_settings(self._settings(topic.name)))
-                if state.leader not in {NO_NODE, self._node_id}:
+                if len(state.replicas) > 1:
                     self._store.others_have(log_id)
         await self._store.prepare(wanted)
 
@@ -251,20 +291,21 @@ class Following:
 
     async def _serve(self, topic: Topic, state: PartitionState) -> None:
         await self._breather.breathe()
-        served = self._topics.topic(topic.topic_id)
-        if served is None:
-            served = ServedTopic(topic.topic_id, topic.name)
-            self._topics.add(served)
+        served = self._served(topic)
         while len(served.partitions) <= state.partition:
             served.partitions.append(None)
         partition = served.partitions[state.partition]
         if self._node_id not in state.replicas:
+            log_id = LogId(topic.topic_id, state.partition)
+            self._forget_trouble(log_id, served)
             if partition is not None:
                 await self._give_up(served, partition)
-            elif self._store.holds_unused(log_id := LogId(topic.topic_id, state.partition)):
+            elif self._store.holds_unused(log_id):
                 log.info("%s-%d has moved to other nodes; its log here goes", topic.name, state.partition)
                 await self._store.delete(log_id)
             return
+        if partition is None:
+            self._accept_loss(topic, state, served)
         if partition is None and state.partition not in served.troubles:
             partition = await self._open(topic, state, served)
         elif partition is None and self._others_have(state):
@@ -274,6 +315,33 @@ class Following:
             await self._followers.cut_done(partition.log_id)
             self._take_role(partition, state)
 
+    def _served(self, topic: Topic) -> ServedTopic:
+        served = self._topics.topic(topic.topic_id)
+        if served is None:
+            served = ServedTopic(topic.topic_id, topic.name)
+            self._topics.add(served)
+        return served
+
+    def _accept_loss(self, topic: Topic, state: PartitionState, served: ServedTopic) -> None:
+        """A missing log that nobody else could be elected for is begun again, empty. If all replicas miss it, because
+        the whole cluster went down while it was made, all but the last one have given it up by then."""
+        log_id = LogId(topic.topic_id, state.partition)
+        missing = self.damaged_at_start.get(log_id)
+        if not isinstance(missing, MissingLog) or {*state.isr, *state.eligible} != {self._node_id}:
+            return
+        name = TopicPartition(topic.name, state.partition)
+        if missing.offset:
+            log.error(
+                "%s: %s is gone, and no other node can be elected. It was safe below offset %d, and is lost: the "
+                "partition begins empty",
+                name,
+                missing.path,
+                missing.offset,
+            )
+        else:  # a crash may have come before it was on the disk
+            log.warning("%s: nothing is known to have been in %s; the partition begins empty", name, missing.path)
+        self._forget_trouble(log_id, served)
+
     async def _open(self, topic: Topic, state: PartitionState, served: ServedTopic) -> Partition | None:
         log_id = LogId(topic.topic_id, state.partition)
         name = TopicPartition(topic.name, state.partition)
@@ -281,11 +349,15 @@ class Following:
         try:
             partition_log = await self._store.open_or_create(log_id, name, log_settings(settings))
         except DamagedLog as damage:
-            self._damaged_at_start[log_id] = damage
+            self.damaged_at_start[log_id] = damage
+            self._on_set_aside()
             if self._others_have(state):
                 return await self._open_damaged(topic, state, served)
             served.troubles[state.partition] = str(damage)
-            log.error("%s is offline: %s", name, damage)  # noqa: TRY400 - the sentence says it all
+            if {*state.isr, *state.eligible} - {self._node_id}:
+                log.warning("%s is damaged; it is fetched again once nobody counts on this copy any more", name)
+            else:
+                log.error("%s is offline: %s", name, damage)  # noqa: TRY400 - the sentence says it all
             return None
         except Refusal as refusal:
             served.troubles[state.partition] = refusal.message
@@ -297,19 +369,24 @@ class Following:
     async def _open_damaged(self, topic: Topic, state: PartitionState, served: ServedTopic) -> Partition | None:
         """A log that cannot be opened is fetched again. In its present life this node has told no leader of it."""
         log_id = LogId(topic.topic_id, state.partition)
-        damage = self._damaged_at_start.get(log_id)
+        damage = self.damaged_at_start.get(log_id)
         if damage is None:
             return None  # another trouble
-        log.warning("%s: %s is damaged at byte %d: %s", topic.name, damage.path, damage.position, damage.problem)
+        log.warning("%s-%d: %s", topic.name, state.partition, damage.finding)
         try:
-            partition = await self._empty(topic, state, Offset(0), is_damaged=True)
+            partition = await self._empty(topic, state, Offset(0), is_kept=True)
         except Refusal as refusal:
             served.troubles[state.partition] = refusal.message
+            self._without_room[log_id] = served
             log.warning("%s-%d is offline for now: %s", topic.name, state.partition, refusal.message)
             return None
-        del self._damaged_at_start[log_id]
-        served.troubles.pop(state.partition, None)
+        self._forget_trouble(log_id, served)
         return partition
+
+    def _forget_trouble(self, log_id: LogId, served: ServedTopic) -> None:
+        """It befell a copy that is not there any more, or was never served."""
+        self.damaged_at_start.pop(log_id, None)
+        served.troubles.pop(log_id.partition, None)
 
     def _new_partition(self, name: TopicPartition, partition_log: PartitionLog, settings: TopicSettings) -> Partition:
         replica = Replica(
@@ -336,18 +413,18 @@ class Following:
         replica = partition.replica
         if state.leader != self._node_id:
             if state.leader_epoch > replica.leader_epoch or state.leader != replica.leader:
+                self._watcher.left(partition)  # first: who is told to ask elsewhere must not begin to wait here again
                 partition.follow(state.leader_epoch, state.leader, state.replicas)
-                self._watcher.left(partition)
                 if partition.log.damage:
                     self._followers.leave(partition)  # nobody may count on it; it is given up and begun anew
                 else:
                     self._followers.follow(partition, state.leader)
         elif state.leader_epoch > replica.leader_epoch:
             self._followers.leave(partition)
-            partition.lead(state.leader_epoch, state.isr, state.replicas, state.partition_epoch)
+            partition.lead(state.leader_epoch, state.isr, state.replicas, state.partition_epoch, state.eligible)
             self._watcher.led(partition)
         elif state.partition_epoch > partition.partition_epoch:  # else it is known, and a newer wish may be under way
-            partition.agreed_in_sync(state.isr, state.partition_epoch)
+            partition.agreed_in_sync(state.isr, state.partition_epoch, state.eligible)
 
     async def _give_up(self, served: ServedTopic, partition: Partition) -> None:
         """Its replicas have moved: others have it, and this node's copy goes."""
@@ -359,11 +436,10 @@ class Following:
         await self._followers.cut_done(partition.log_id)
         await self._store.delete(partition.log_id)
 
-    async def _drop(self, topic_id: TopicId) -> str | None:
-        """Its name, if it was served here."""
+    async def _drop(self, topic_id: TopicId) -> None:
         served = self._topics.remove(topic_id)
         if served is None:
-            return None
+            return
         for index, partition in enumerate(served.partitions):
             await self._breather.breathe()
             if partition is not None:
@@ -371,8 +447,8 @@ class Following:
                 self._followers.leave(partition)
                 partition.retire(Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {served.name!r} was deleted"))
                 await self._followers.cut_done(partition.log_id)
+            self.damaged_at_start.pop(LogId(topic_id, index), None)
             await self._store.delete(LogId(topic_id, index))
-        return served.name
 
     def _configure(self, resources: Sequence[ConfigResource]) -> None:
         if any(resource.kind is ResourceKind.BROKER for resource in resources):

@@ -13,13 +13,18 @@ if TYPE_CHECKING:
     from headrace.model.names import LogId
 
 
-async def leave_in_sync_set(node: Node, log_id: LogId) -> None:
-    """Raises Refusal if nobody else is in sync, or the controller does not want it; ClientError if it is not heard."""
+async def leave_in_sync_set(node: Node, log_id: LogId, *, is_lost: bool) -> None:
+    """Raises Refusal if nobody else is in sync, or the controller does not want it; ClientError if it is not heard.
+
+    `is_lost`: this node's copy lacks what it once had, or will be thrown away. A whole one may still be elected later.
+    """
     if node.is_controller:
-        await node.submit(lambda image: give_up_replica(image, node.node_id, node.broker_epoch, log_id))
+        await node.submit(
+            lambda image: give_up_replica(image, node.node_id, node.broker_epoch, log_id, is_lost=is_lost)
+        )
         return
     answer = await node.assembly.ask_controller(
-        GiveUpReplicaRequest(node.node_id, node.broker_epoch, log_id.topic_id, log_id.partition),
+        GiveUpReplicaRequest(node.node_id, node.broker_epoch, log_id.topic_id, log_id.partition, is_lost),
         GiveUpReplicaResponse,
     )
     if answer.error_code:

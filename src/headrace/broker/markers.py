@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 TRY_AGAIN_S: Final = 0.1
 TRY_AGAIN_S_MAX: Final = 5.0
 COMMIT_S_MAX: Final = 30.0
+COMMIT_ELSEWHERE_S_MAX: Final = 4.0
+"""For another node, which waits ANSWER_S, and whose next orders wait behind this one. That the time is up is noticed
+within a second: two that are late, one behind the other, are both answered in time."""
 
 _GONE: Final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 _OVERTAKEN: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
@@ -67,13 +70,13 @@ class MarkerWriter:
                 elsewhere.setdefault(leader, []).append(name)
                 continue
             try:
-                written.append((name, *self._append(name, order)))
+                written.append((name, *self._append(name, order, COMMIT_S_MAX)))
             except Refusal as refusal:
                 if not self._is_pointless(name, refusal):
                     log.warning("the marker of %s for %s waits: %s", order.transactional_id, name, refusal.message)
                     waiting.append(name)
-        for leader, theirs in elsewhere.items():
-            codes = await write_markers(self._node, leader, theirs, order)
+        asked = (write_markers(self._node, leader, theirs, order) for leader, theirs in elsewhere.items())
+        for codes in await asyncio.gather(*asked):
             waiting += [name for name, code in codes.items() if not self._is_settled(name, code)]
         for name, admitted, settled in written:
             await settled
@@ -103,7 +106,7 @@ class MarkerWriter:
         codes, written = {}, []
         for name in marker.partitions:
             try:
-                written.append((name, *self._append(name, marker)))
+                written.append((name, *self._append(name, marker, COMMIT_ELSEWHERE_S_MAX)))
             except Refusal as refusal:
                 codes[name] = refusal.code
         for name, admitted, settled in written:
@@ -111,15 +114,17 @@ class MarkerWriter:
             codes[name] = ErrorCode.NONE if admitted.refusal is None else admitted.refusal.code
         return codes
 
-    def _append(self, name: TopicPartition, marker: MarkerOrder) -> tuple[Admitted, asyncio.Future[None]]:
+    def _append(
+        self, name: TopicPartition, marker: MarkerOrder, within_s: float
+    ) -> tuple[Admitted, asyncio.Future[None]]:
         """The marker, and when it is known what became of it."""
         partition = self._node.topics.partition(*name)
         shard = self._coordination.group_shard_at(partition)
-        admitted = (shard or partition).write_marker(
+        admitted = (shard or partition.writer).write_marker(
             marker.producer_id,
             marker.producer_epoch,
             is_commit=marker.is_commit,
             coordinator_epoch=marker.coordinator_epoch,
             transaction_version=marker.transaction_version,
         )
-        return admitted, partition.settling(admitted, COMMIT_S_MAX)
+        return admitted, partition.settling(admitted, within_s)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 from headrace.broker.ballot_box import BallotBox
 from headrace.broker.metadata_entries import batch_of, entry_of
 from headrace.broker.metadata_snapshot import decode_snapshot, encode_snapshot
-from headrace.model.errors import DiskFailure
+from headrace.model.errors import DiskFailure, DiskFull, ErrorCode, Refusal
 from headrace.model.names import LogId, Offset, TopicId, TopicPartition
 from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot, Term
 from headrace.raft.ready import Ballot
 from headrace.storage.damage import DamagedLog
+from headrace.storage.disk_work import replace_if_room
 from headrace.wire.batches import CorruptBatch, read_header
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from headrace.raft.membership import Membership
     from headrace.raft.ready import Saving
+    from headrace.runtime.disk import Disk
     from headrace.runtime.world import World
     from headrace.storage.log import PartitionLog
     from headrace.storage.store import LogStore
@@ -35,8 +37,9 @@ FLUSH_LANE: Final = "metadata-flush"  # a decision must not queue behind the dat
 RESERVE_BYTES: Final = 64 << 10  # hundreds of decisions: a full disk must not keep us from starting or deleting topics
 READ_BYTES: Final = 1 << 20
 RESTORE_METADATA: Final = (
-    "This is the metadata log: it says which topics there are and whose the other logs are. Restore it from a backup; "
-    "do not remove it"
+    "This is the metadata log: it says which topics there are and whose the other logs are; do not remove it. If other "
+    "nodes of the cluster run, start this one with an empty data directory, and it fetches everything from them. If it "
+    "is alone, restore the metadata log from a backup"
 )
 
 
@@ -46,6 +49,8 @@ class MetadataStore:
         self._world = world
         self._store = store
         self._ballots = BallotBox(world.disk)
+        self._believed_end = Offset(log.next_offset)
+        """Where the log as found ends, without what contradicts the snapshot."""
 
     def close(self) -> None:
         self._ballots.close()
@@ -55,7 +60,13 @@ class MetadataStore:
     def load(self, first_voters: Membership) -> RaftLog:
         """`first_voters` count until the log says something else. DamagedLog if it cannot be read."""
         snapshot = self._load_snapshot() or Snapshot(Offset(0), NO_TERM, first_voters, b"")
-        found = RaftLog(snapshot, [entry for entry in self._entries() if entry.base >= snapshot.end])
+        if snapshot.end < self.log.start_offset < self.log.next_offset:
+            problem = (
+                f"it ends at offset {snapshot.end} or is missing; the metadata log begins at {self.log.start_offset}"
+            )
+            raise DamagedLog(SNAPSHOT_FILE, 0, snapshot.end, problem, advice=RESTORE_METADATA)
+        found = RaftLog(snapshot, list(self._entries()))  # also those before its end: they tell whether the rest fits
+        self._believed_end = found.end
         self.log.reserve(RESERVE_BYTES)
         return found
 
@@ -68,10 +79,11 @@ class MetadataStore:
         except CorruptBatch as damage:
             raise DamagedLog(SNAPSHOT_FILE, 0, 0, str(damage), advice=RESTORE_METADATA) from damage
 
-    async def repair(self, snapshot_end: Offset) -> None:
-        """A crash may have come between a snapshot that was installed and the log that begins after it."""
-        if self.log.next_offset < snapshot_end:
-            await self._restart_log(snapshot_end)
+    async def repair(self) -> None:
+        """A crash may have come between a snapshot that was installed and the log that begins after it. What `load` did
+        not believe must go, or the next entry would not follow the last."""
+        if self.log.next_offset != self._believed_end:
+            await self._restart_log(self._believed_end)
 
     def load_ballot(self) -> Ballot:
         """Without a file: nobody was voted for, in the latest term that the log knows."""
@@ -103,7 +115,15 @@ class MetadataStore:
     # ---- while it runs
 
     async def save(self, saving: Saving) -> None:
-        """Write and flush. A disk that fails ends the node: what it holds is unknown from then on."""
+        """Write and flush. A disk that fails ends the node: what it holds is unknown from then on. So does one that is
+        full when the reserve is used up: what a leader has sent cannot be taken back."""
+        try:
+            await self._save(saving)
+        except Refusal as refusal:
+            problem = "the disk is full, and so is what was kept free on it for the metadata log; free some space, then"
+            raise DiskFull(f"{problem} start the node again") from refusal
+
+    async def _save(self, saving: Saving) -> None:
         if saving.ballot is not None:
             await self._flush(partial(self._ballots.save, saving.ballot))
         if saving.snapshot is not None:
@@ -115,8 +135,10 @@ class MetadataStore:
             await self._append(saving.entries)
 
     async def compact(self, snapshot: Snapshot, keep_from: Offset) -> None:
-        """Store a snapshot; what it stands for may go, but for what is kept for those who lag."""
-        await self._store_snapshot(snapshot)
+        """Store a snapshot; what it stands for may go, but for what is kept for those who lag. Refusal, and nothing has
+        changed, while the disk has no room for it."""
+        await self._flush(partial(_store_if_room, self._world.disk, encode_snapshot(snapshot)))
+        self.log.high_watermark = snapshot.end  # only what is agreed on is in it, and only that may be deleted
         self.log.advance_start(keep_from)
         self.log.delete_expired(self._world.clock.wall_ms())
         await self._store.remove_garbage()
@@ -142,3 +164,9 @@ class MetadataStore:
             await self._world.threads.run(call, lane=FLUSH_LANE)
         except OSError as error:
             raise DiskFailure(f"the metadata log cannot be flushed: {error}") from error
+
+
+def _store_if_room(disk: Disk, snapshot: bytes) -> None:
+    if not replace_if_room(disk, SNAPSHOT_FILE, snapshot):
+        problem = f"the disk has no room for a snapshot of {len(snapshot)} bytes; free some space"
+        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, problem)

@@ -37,7 +37,7 @@ from headrace.storage.settings import LogSettings
 from headrace.storage.store import LogStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
     from headrace.broker.controller import Controller
     from headrace.broker.partition import Partition
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import Endpoint, MetadataRecord
     from headrace.metadata.settings import NodeSettings
+    from headrace.model.names import LogId
     from headrace.runtime.network import Address
     from headrace.runtime.world import World
     from headrace.storage.compaction.workers import CleaningWorker
@@ -191,6 +192,7 @@ class Node:
             self._installed,
             self._leased,
             self._task_failed,
+            self.configs,
             lambda: self.settings,
         )
         await world.threads.run(self.quorum.load)
@@ -201,7 +203,9 @@ class Node:
             slots=self.settings.max_incremental_fetch_session_cache_slots,
         )
         self.coordination = Coordination(self)
-        self.cleaner = LogCleaner(self.topics, self.store, self._cleaning_worker, lambda: self.settings)
+        self.cleaner = LogCleaner(
+            self.topics, self.store.swaps, world.clock, self._cleaning_worker, lambda: self.settings
+        )
         self._followers = Followers(
             self.node_id, self.assembly.peers, self.store, lambda: self.broker_epoch, self._task_failed
         )
@@ -218,6 +222,7 @@ class Node:
             self._followers,
             lambda: self._may_lead,
             self.damage.met,
+            self.damage.look,
         )
 
     @property
@@ -384,6 +389,11 @@ class Node:
         """Its copy is damaged: the leader must not take it for one that keeps up."""
         self._followers.leave(partition)
 
+    @property
+    def damaged_at_start(self) -> Collection[LogId]:
+        """What could not be opened, and is not fetched again yet."""
+        return self._following.damaged_at_start.keys()
+
     async def fetch_again(self, partition: Partition) -> None:
         await self._following.fetch_again(partition)
 
@@ -422,9 +432,9 @@ class Node:
         for partition in self.topics.partitions():
             partition.set_leased(is_leased)
 
-    def _committed(self, records: Sequence[MetadataRecord]) -> None:
-        if self._is_following:  # before, everything is loaded from the image at once
-            self._following.committed(records)
+    def _committed(self, before: ClusterImage, records: Sequence[MetadataRecord]) -> None:
+        if self._is_following:  # else everything is loaded from the image at once
+            self._following.committed(before, records)
 
     def _installed(self, before: ClusterImage, after: ClusterImage) -> None:
         if self._is_following:

@@ -1,8 +1,4 @@
-"""One partition as this node serves it: a log on disk, a replica's mind, and those who wait for either.
-
-Checking and appending are plain functions without an `await` between them, so what was checked still holds when it is
-written and no lock is needed.
-"""
+"""One partition as this node serves it: a log on disk, a replica's mind, and those who wait for either."""
 
 from __future__ import annotations
 
@@ -10,44 +6,26 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from headrace.broker.appending import ACKS_ALL, Admitted, StagedWrite
+from headrace.broker.appending import Admitted
 from headrace.broker.log_settings import log_settings
 from headrace.broker.rules import TopicRules
 from headrace.broker.waiters import CommitWaiters
+from headrace.broker.writing import Writer
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
 from headrace.replication.fetched import Expected, new_batches
-from headrace.replication.producers import NO_SEQUENCE, StagedProducers
-from headrace.wire.batches import (
-    ATTRIBUTES_LOW_BYTE,
-    HEADER_SIZE,
-    MAGIC,
-    TRANSACTIONAL_BIT,
-    place,
-    read_header,
-)
-from headrace.wire.control import Marker, encode_marker
-from headrace.wire.validation import (
-    PLAIN_RECORDS_MAX,
-    check_batch,
-    check_count,
-    is_plainly_sound,
-    too_short,
-)
+from headrace.storage.damage import DamagedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.broker.appending import AppendStage
     from headrace.metadata.settings import TopicSettings
-    from headrace.model.names import NodeId, ProducerId
-    from headrace.replication.producers import Duplicate
+    from headrace.model.names import NodeId
     from headrace.replication.replica import Durability, Replica
-    from headrace.replication.transactions import TransactionClaim
     from headrace.runtime.clock import Clock
     from headrace.runtime.disk import FileSlice
     from headrace.storage.aborted import AbortedTransaction
-    from headrace.storage.damage import DamagedLog
     from headrace.storage.flusher import Flusher
     from headrace.storage.log import PartitionLog
 
@@ -88,9 +66,6 @@ class Partition:
         "_follower_listeners",
         "_listeners",
         "_rules",
-        "_stage",
-        "_staged",
-        "_staged_producers",
         "_waiters",
         "high_watermark",
         "index",
@@ -101,6 +76,7 @@ class Partition:
         "on_flushed",
         "partition_epoch",
         "replica",
+        "writer",
     )
 
     def __init__(
@@ -122,12 +98,10 @@ class Partition:
         self.high_watermark = Offset(0)
         self.last_stable_offset = Offset(0)
         """Exclusive: below it every transaction is decided, and the decision is as safe as the high watermark."""
-        self._stage = stage
         self._flusher = flusher
         self._clock = clock
         self._rules = TopicRules(name.topic, clock)
-        self._staged: StagedWrite | None = None
-        self._staged_producers = StagedProducers(log.producers)
+        self.writer = Writer(self, self._rules, stage, clock)
         self._waiters = CommitWaiters()
         self._damaged_place: tuple[str, int] | None = None
         self._listeners: dict[Listener, None] = {}
@@ -137,157 +111,13 @@ class Partition:
         self.on_damage: Callable[[Partition, int], None] | None = None
         """Somebody met bytes that make no sense, at this offset; -1 if it is not known."""
 
-    # ---- writing
-
-    def admit(self, batch: memoryview, acks: int, version: int) -> Admitted:
-        """Check a client's batch and stage it for this turn's write. Raises Refusal; then nothing has changed."""
-        replica = self.replica
-        if acks == ACKS_ALL or not replica.is_leader:
-            self._check_write(batch, acks)
-        size = len(batch)
-        if size < HEADER_SIZE:
-            raise too_short(size)
-        header = read_header(batch)
-        if not is_plainly_sound(batch, header, size):
-            check_batch(batch, header, size, is_zstd_allowed=version >= ZSTD_FROM)
-            if header.record_count <= PLAIN_RECORDS_MAX:
-                check_count(batch, header)
-        _, _, _, _, _, _, delta, base_ms, max_ms, producer_id, _, _, _ = header
-        rules = self._rules
-        if size > rules.max_message_bytes:
-            raise rules.too_large(size)
-        if max_ms > rules.plausible_until_ms or rules.has_oldest_time:
-            rules.check_times(base_ms, max_ms)
-        append_time_ms: int = NO_TIMESTAMP
-        if rules.rewrites or max_ms < base_ms:
-            batch, header, append_time_ms = rules.rewrite(batch, header)
-        write = self._staged
-        base_offset = self.log.next_offset if write is None else write.next_offset
-        if producer_id >= 0:
-            repeated = self._staged_producers.admit(header, base_offset)
-            if repeated is not None:
-                return self._repeat(repeated, append_time_ms)
-        if write is None:
-            write = self._staged = StagedWrite(base_offset)
-            self._stage.add(self)
-        write.headers.append(place(batch, header, base_offset, replica.leader_epoch))
-        write.views.append(batch)
-        write.next_offset = next_offset = base_offset + delta + 1
-        if acks == ACKS_ALL:
-            write.is_urgent = True
-        return Admitted(self, write, base_offset, next_offset, append_time_ms)
-
-    def _check_write(self, batch: memoryview, acks: int) -> None:
-        try:
-            self.replica.check_write(acks)
-        except Refusal as refusal:
-            if len(batch) >= HEADER_SIZE:
-                self._staged_producers.note_refused(read_header(batch), refusal)
-            raise
-
-    def _repeat(self, repeated: Duplicate, append_time_ms: int) -> Admitted:
-        """A batch that is here already is answered as the first time; if it is only staged, it shares its fate."""
-        original = self._staged if repeated.is_staged else None
-        time_ms = append_time_ms if append_time_ms == NO_TIMESTAMP else repeated.timestamp_ms
-        return Admitted(self, original, repeated.base_offset, repeated.last_offset + 1, time_ms)
-
-    def commit_staged(self) -> int:
-        """Write what was staged; how many records that were. If the write fails, none of it has happened."""
-        write, self._staged = self._staged, None
-        assert write is not None, f"{self.name} has nothing staged"
-        self._staged_producers.clear()
-        log = self.log
-        first_offset = log.next_offset
-        try:
-            log.append(write.views, write.headers)
-        except Refusal as refusal:
-            write.refusal = refusal
-            self._stage.refused(self, refusal)
-            for header in write.headers:
-                self._staged_producers.note_refused(header, refusal)
-            return 0
-        self._advance(self.replica.on_written(Offset(log.next_offset)))
-        self._flusher.want(log, is_urgent=write.is_urgent or bool(self._listeners))
-        self._notify_followers()
-        return log.next_offset - first_offset
-
-    # ---- what the node itself writes, at once and for good
-
-    def append(self, batch: bytearray, *, needs_grant: bool = False) -> Admitted:
-        """Write a sealed batch of a coordinator. It may belong to a producer's transaction, but has no sequence.
-
-        Raises Refusal; then nothing is written. `needs_grant` refuses to begin a transaction without one.
-        """
-        self.replica.check_write(ACKS_ALL)
-        if len(batch) > self._rules.max_message_bytes:
-            raise self._rules.too_large(len(batch))
-        self._write_staged()
-        header = read_header(batch)
-        if header.producer_id >= 0:
-            self.log.producers.check_own(header)
-            if needs_grant:
-                self._staged_producers.check_granted(header)
-        return self._write_own(batch)
-
-    def write_marker(
-        self,
-        producer_id: ProducerId,
-        producer_epoch: int,
-        *,
-        is_commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-    ) -> Admitted:
-        """End a producer's transaction here; also where it has written nothing. Raises Refusal if it comes too late."""
-        self.replica.check_write(ACKS_ALL)
-        self._write_staged()
-        self.log.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
-        marker = Marker(is_commit, coordinator_epoch)
-        admitted = self._write_own(encode_marker(producer_id, producer_epoch, marker, self._clock.wall_ms()))
-        self._staged_producers.claims.drop(producer_id)
-        return admitted
-
-    def _write_staged(self) -> None:
-        if self._staged is not None:
-            self._stage.commit_one(self)
-
-    def _write_own(self, batch: bytearray) -> Admitted:
-        log = self.log
-        header = place(batch, read_header(batch), log.next_offset, self.replica.leader_epoch)
-        try:
-            log.append([batch], [header])
-        except Refusal as refusal:
-            self._stage.refused(self, refusal)
-            raise
-        self._advance(self.replica.on_written(Offset(log.next_offset)))
-        self._flusher.want(log, is_urgent=True)
-        self._notify_followers()
-        return Admitted(self, None, header.base_offset, header.next_offset, NO_TIMESTAMP)
-
-    # ---- transactions
-
-    def wants_grant(self, batch: memoryview) -> TransactionClaim | None:
-        """What the transaction's coordinator has to agree to before a client's batch can be admitted.
-
-        None if there is nothing to ask: for all batches outside of transactions, and those that `admit` will judge by
-        itself.
-        """
-        if len(batch) < HEADER_SIZE or not batch[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
-            return None
-        header = read_header(batch)
-        if header.magic != MAGIC or header.producer_id < 0 or header.producer_epoch < 0:
-            return None
-        return self._staged_producers.claim_for(header)
-
-    def claim_transaction(self, producer_id: ProducerId, producer_epoch: int) -> TransactionClaim | None:
-        """`wants_grant` for what a coordinator will `append`. Raises Refusal if the producer's epoch is over."""
-        return self._staged_producers.claim(producer_id, producer_epoch, NO_SEQUENCE)
-
-    def grant_transaction(self, claim: TransactionClaim) -> None:
-        """The coordinator has agreed. A claim that a marker or a newer epoch has overtaken stays without effect."""
-        self._staged_producers.claims.grant(claim)
-
     # ---- progress
+
+    def wrote(self, *, is_urgent: bool) -> None:
+        """As the leader: the log has grown."""
+        self._advance(self.replica.on_written(Offset(self.log.next_offset)))
+        self._flusher.want(self.log, is_urgent=is_urgent or bool(self._listeners))
+        self._notify_followers()
 
     def flushed(self) -> None:
         """The log's bytes up to its `flushed_offset` are on the device."""
@@ -448,6 +278,8 @@ class Partition:
 
         NO_EPOCH: we can vouch for nothing that it has, and our log begins at the offset beside it.
         """
+        if last_epoch == NO_EPOCH and offset > self.log.next_offset:  # empty, and yet it has seen more than we have
+            return NO_EPOCH, Offset(self.log.first_batch_offset())
         if last_epoch == NO_EPOCH or offset < self.log.start_offset:
             return None
         epoch, end = self.epoch_end(last_epoch)
@@ -514,22 +346,26 @@ class Partition:
         self._advance(self.replica.set_policy(durability=policy, min_insync=settings.min_insync_replicas))
 
     def lead(
-        self, epoch: Epoch, in_sync: Sequence[NodeId], replicas: Sequence[NodeId], partition_epoch: int = 0
+        self,
+        epoch: Epoch,
+        in_sync: Sequence[NodeId],
+        replicas: Sequence[NodeId],
+        partition_epoch: int = 0,
+        eligible: Sequence[NodeId] = (),
     ) -> None:
         self.partition_epoch = partition_epoch
-        self._staged_producers.claims.clear()
-        self._staged_producers.forget_refused()
+        self.writer.begin_epoch()
         now_ms = int(self._clock.monotonic_s() * 1000)
-        self._advance(self.replica.become_leader(epoch, in_sync, replicas, now_ms))
+        self._advance(self.replica.become_leader(epoch, in_sync, replicas, now_ms, eligible))
 
     def set_leased(self, is_leased: bool) -> None:
         """Without a lease it takes and shows nothing, also if it leads: another node may do so by now."""
         self._advance(self.replica.set_leased(is_leased))
 
-    def agreed_in_sync(self, in_sync: Sequence[NodeId], partition_epoch: int) -> None:
+    def agreed_in_sync(self, in_sync: Sequence[NodeId], partition_epoch: int, eligible: Sequence[NodeId] = ()) -> None:
         """As the leader: the controller has agreed to this in-sync set."""
         self.partition_epoch = partition_epoch
-        self._advance(self.replica.set_in_sync(in_sync))
+        self._advance(self.replica.set_in_sync(in_sync, eligible))
 
     def delete_records(self, before: Offset) -> Offset:
         """Move the log's start; -1 means everything that is committed. Returns the new start."""
@@ -568,7 +404,11 @@ class Partition:
 
     def delete_expired(self, now_ms: Millis) -> tuple[int, Offset] | None:
         """Drop what retention allows; how many segments, and where the log begins now. None if there was nothing."""
-        removed = self.log.delete_expired(now_ms)
+        try:
+            removed = self.log.delete_expired(now_ms)
+        except DamagedLog as damage:
+            self.met(damage)
+            return None
         if not removed:
             return None
         self._review_stability()

@@ -22,9 +22,10 @@ from headrace.client.errors import ClientError, ConnectionLost, NobodyListens
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.tasks import TaskScope
 from headrace.wire.api import response_class
+from headrace.wire.messages.greet import GreetRequest, GreetResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headrace.model.names import NodeId
     from headrace.raft.messages import Letter
@@ -43,10 +44,13 @@ RETRY_FIRST_S: Final = 0.05  # a node that starts again is there within a second
 RETRY_MAX_S: Final = 1.0
 DOUBT_S: Final = 2.0  # a session: by then the controller has heard of it, or has fenced it
 LETTERS: Final = "letters"
+STRANGE: Final = {ErrorCode.INVALID_VOTER_KEY, ErrorCode.INCONSISTENT_CLUSTER_ID}
+"""How somebody else answers a letter: another node, or one of another cluster."""
 
 
 class Addresses(Protocol):
-    def __call__(self, node_id: NodeId) -> Address | None: ...
+    def __call__(self, node_id: NodeId) -> Sequence[Address]:
+        """Where a node may be, the likeliest place first."""
 
 
 class Peers:
@@ -115,33 +119,65 @@ class Peers:
             found = self.open_connection(node_id, lane)
             if found is not None:
                 return found
-            address = self._addresses(node_id)
-            if address is None:
-                raise ConnectionLost(f"where node {node_id} listens is not known yet")
-            self._connections[key] = opened = await self._open(node_id, address)
+            self._connections[key] = opened = await self._find(node_id)
             return opened
 
     def open_connection(self, node_id: NodeId, lane: str) -> Connection | None:
         found = self._connections.get((node_id, lane))
         return None if found is None or found.is_lost else found
 
-    async def _open(self, node_id: NodeId, address: Address) -> Connection:
-        try:
-            opened = await Connection.open(
-                self._world.network,
-                address,
-                client_id=f"node-{self._node_id}",
-                connect_timeout_s=CONNECT_S,
-                request_timeout_s=ANSWER_S,
-                on_broken=partial(self._broken, node_id),
-            )
-        except NobodyListens:
+    async def _find(self, node_id: NodeId) -> Connection:
+        """It has ended if nobody listens where it should be, and it is nowhere else either."""
+        places = self._addresses(node_id)
+        if not places:
+            raise ConnectionLost(f"where node {node_id} listens is not known yet")
+        troubles: list[ClientError | Refusal] = []
+        for address in places:
+            try:
+                opened = await self._open(node_id, address)
+                if len(places) > 1:  # it has moved, it seems: its old place may be somebody else's by now
+                    await self._expect_it(node_id, opened)
+            except (ClientError, Refusal) as trouble:
+                troubles.append(trouble)
+            else:
+                self.absent.discard(node_id)
+                self._doubted_s.pop(node_id, None)
+                return opened
+        if isinstance(troubles[0], NobodyListens):
             self.absent.add(node_id)
             self._on_gone(node_id)
+        raise troubles[0]
+
+    async def _open(self, node_id: NodeId, address: Address) -> Connection:
+        return await Connection.open(
+            self._world.network,
+            address,
+            client_id=f"node-{self._node_id}",
+            connect_timeout_s=CONNECT_S,
+            request_timeout_s=ANSWER_S,
+            on_broken=partial(self._broken, node_id),
+        )
+
+    async def _expect_it(self, node_id: NodeId, connection: Connection) -> None:
+        try:
+            found = await connection.request(GreetRequest(), GreetResponse, timeout_s=CONNECT_S)
+            ours = self.cluster_id()
+            if found.node_id != node_id or (found.cluster_id and ours and found.cluster_id != ours):
+                raise ConnectionLost(
+                    f"node {node_id} of the cluster {ours or 'to be'} is not at {connection.address}: that is node "
+                    f"{found.node_id} of the cluster {found.cluster_id or 'to be'}"
+                )
+        except BaseException:
+            connection.close()
             raise
-        self.absent.discard(node_id)
-        self._doubted_s.pop(node_id, None)
-        return opened
+
+    def met_stranger(self, node_id: NodeId, address: Address) -> None:
+        """Somebody else listens where the node was. As soon as it may be elsewhere, it is looked for anew."""
+        if self._addresses(node_id) == [address]:
+            return
+        for (other_id, _), connection in self._connections.items():
+            if other_id == node_id and connection.address == address:
+                connection.close()
 
     def _broken(self, node_id: NodeId) -> None:
         if self._is_closed:
@@ -249,10 +285,12 @@ class _Postman:
     def _answered(self, answer: Message) -> None:
         """It only shows that the node lives, and takes our letters."""
         self._unanswered_s.popleft()
+        assert self._connection is not None
+        place = self._connection.address
         code = ErrorCode(answer.error_code)  # type: ignore[attr-defined]  # all of them have just this field
         if code is not self._code:
             self._code = code
             if code is not ErrorCode.NONE:
-                assert self._connection is not None
-                place = self._connection.address
                 log.warning("node %d at %s takes no letters of ours: %s", self._target, place, code.name)
+        if code in STRANGE:
+            self._peers.met_stranger(self._target, place)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from headrace.broker.metadata_entries import decided_batch, records_of
 from headrace.broker.metadata_snapshot import image_of, image_payload
+from headrace.metadata.eligible import with_eligible
 from headrace.metadata.image import EMPTY_IMAGE, ClusterImage
 from headrace.metadata.records import TopicDeleted
 from headrace.model.errors import ErrorCode, Refusal
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from headrace.broker.metadata_store import MetadataStore
     from headrace.metadata.controller import Decision
+    from headrace.metadata.effective_configs import NodeConfigs
     from headrace.metadata.records import MetadataRecord
     from headrace.model.names import NodeId, TopicId
     from headrace.raft.log import Entry, Term
@@ -38,6 +40,7 @@ Response = TypeVar("Response")
 
 BYTES_UNLIMITED: Final = 1 << 62
 SNAPSHOT_EVERY: Final = 20_000  # records: a start reads at most twice as many, in a tenth of a second each
+SNAPSHOT_RETRY_MS: Final = 60_000  # on a full disk: the whole image is written in vain each time
 
 log = logging.getLogger(__name__)
 
@@ -51,17 +54,19 @@ class _Waiting(NamedTuple):
 
 
 class Quorum:
-    """One voter's part. `on_commit` sees each run of records once, in order, after it was applied; `on_install` sees
-    the image before and after when a snapshot took the place of records that this node has missed."""
+    """One voter's part. `on_commit` sees each run of records once, in order, right after it was applied, and the image
+    before it; `on_install` sees the image before and after when a snapshot took the place of records that this node has
+    missed."""
 
     def __init__(
         self,
         store: MetadataStore,
         me: Replica,
         world: World,
-        on_commit: Callable[[Sequence[MetadataRecord]], None],
+        on_commit: Callable[[ClusterImage, Sequence[MetadataRecord]], None],
         on_install: Callable[[ClusterImage, ClusterImage], None],
         *,
+        configs: NodeConfigs,
         first: Membership,
         election_timeout_ms: int,
         send: Callable[[Letter], None] | None = None,
@@ -82,6 +87,7 @@ class Quorum:
         self._world = world
         self._on_commit = on_commit
         self._on_install = on_install
+        self._configs = configs
         self._send = send or _nobody
         self._first = first
         self._timing = Timing.of(election_timeout_ms)
@@ -95,6 +101,8 @@ class Quorum:
         self._advanced: asyncio.Future[None] | None = None
         """For those who wait for the image to hold more than it does."""
         self._confirming: dict[asyncio.Future[None], None] = {}
+        self._no_snapshot_before_ms = 0
+        """The disk had no room for the last one."""
         self._failure: Exception | None = None
 
     def load(self) -> None:
@@ -175,7 +183,7 @@ class Quorum:
             raise self._not_controller()
         self._follow_own_leadership()
         try:
-            decision = decide(self._pending_image)
+            decision = with_eligible(self._pending_image, decide(self._pending_image), self._configs)
         except Refusal:
             await self._state_confirmed()
             raise
@@ -295,7 +303,7 @@ class Quorum:
     async def run(self) -> None:
         """Until cancelled. A failed flush ends the node."""
         try:
-            await self._store.repair(self._raft.log.snapshot.end)
+            await self._store.repair()
             while True:
                 await self._work_off()
                 await self._wait()
@@ -336,7 +344,8 @@ class Quorum:
     async def _compact_if_long(self) -> None:
         """What came since the snapshot before is kept: a node that was away for a while need not begin anew."""
         raft_log = self._raft.log
-        if raft_log.commit_end - raft_log.snapshot.end < SNAPSHOT_EVERY:
+        is_long = raft_log.commit_end - raft_log.snapshot.end >= SNAPSHOT_EVERY
+        if not is_long or self._now_ms() < self._no_snapshot_before_ms:
             return
         # All of it as it is now: while the image is written, the leader's own snapshot may take the place of this log.
         image, end = self.image, raft_log.commit_end
@@ -345,7 +354,12 @@ class Quorum:
         assert term is not None
         payload = await self._world.threads.run(lambda: image_payload(image))
         snapshot = Snapshot(end, term, membership, payload)
-        await self._store.compact(snapshot, keep_from)
+        try:
+            await self._store.compact(snapshot, keep_from)
+        except Refusal as refusal:
+            self._no_snapshot_before_ms = self._now_ms() + SNAPSHOT_RETRY_MS
+            log.warning("the metadata log stays as long as it is: %s", refusal.message)
+            return
         self._raft.compact(snapshot, keep_from)
 
     def _apply(self, ready: Ready) -> None:
@@ -357,9 +371,16 @@ class Quorum:
             records = records_of(entry)
             self.applied_end = entry.end
             if records:
-                self.image = self.image.apply_all(records)
-                self._on_commit(records)
+                before, self.image = self.image, self.image.apply_all(records)
+                self._on_commit(before, records)
             self._answer(entry)
+        for node_id in ready.relapsed:
+            log.error(
+                "node %d lacks metadata that it had confirmed to have on disk, as if an older copy of its data "
+                "directory had been put back; it is sent all of it again. Its partitions may lack records too: stop "
+                "it, and start it with an empty data directory",
+                node_id,
+            )
         for readable in ready.readable:
             _settle(readable.token)
         for token in ready.lost_reads:

@@ -47,8 +47,10 @@ class RoomCare:
     async def _hand_over(self, partition: Partition) -> None:
         if self._node.topics.by_log_id(partition.log_id) is not partition or not partition.replica.is_leader:
             return
+        if len(partition.replica.in_sync) == 1:
+            return  # who is only eligible could take over, but would have to do it without us
         try:
-            await leave_in_sync_set(self._node, partition.log_id)
+            await leave_in_sync_set(self._node, partition.log_id, is_lost=False)
         except (ClientError, Refusal) as trouble:
             log.debug("%s: there is no room, and nobody else can lead now: %s", partition.name, trouble)
         else:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.model.names import NO_PRODUCER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.coordinators.records import LogRecord
     from headrace.model.names import Millis, ProducerId
+
+
+TOMBSTONES_PER_BATCH: Final = 256  # a key has 33 KiB at most: half of what a batch may hold
 
 
 class Now(NamedTuple):
@@ -53,6 +58,12 @@ class Effects:
     replies: list[Reply] = field(default_factory=list)
     producer: tuple[ProducerId, int] = (NO_PRODUCER, -1)
     """The producer id and epoch whose transaction the records belong to, if they do."""
+    is_divisible: bool = False
+    """The records are tombstones that mean the same one by one. However many, they find room in several batches."""
+
+    def batches(self) -> Iterator[list[LogRecord]]:
+        size = TOMBSTONES_PER_BATCH if self.is_divisible else max(len(self.records), 1)
+        return (self.records[first : first + size] for first in range(0, len(self.records), size))
 
     @property
     def has_orders(self) -> bool:
@@ -61,5 +72,6 @@ class Effects:
 
     def add(self, other: Effects) -> None:
         assert self.producer == other.producer, "records of two transactions do not share a batch"
+        assert self.is_divisible == other.is_divisible, "what belongs together is not to be divided"
         self.records += other.records
         self.replies += other.replies

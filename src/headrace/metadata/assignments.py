@@ -85,6 +85,8 @@ def _check_replicas(image: ClusterImage, created: CreatedPartition, replication_
     unknown = [node_id for node_id in replicas if node_id not in image.nodes]
     if unknown:
         raise _wrong_assignment(f"partition {partition} is assigned to nodes that do not exist: {unknown}")
+    if not any(image.is_here(node_id) for node_id in replicas):
+        raise _wrong_assignment(f"partition {partition} is assigned to nodes that are all away: {list(replicas)}")
 
 
 def _wrong_assignment(message: str) -> Refusal:

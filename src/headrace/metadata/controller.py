@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from headrace.model.names import NO_NODE
+
 if TYPE_CHECKING:
     from headrace.metadata.records import MetadataRecord
     from headrace.model.errors import Refusal
+    from headrace.model.names import NodeId
 
 Response_co = TypeVar("Response_co", covariant=True)
 Answer_co = TypeVar("Answer_co", covariant=True)
@@ -22,6 +25,8 @@ class Decision(Generic[Response_co]):
 
     records: tuple[MetadataRecord, ...]
     response: Response_co
+    loser: NodeId = NO_NODE
+    """A node that has lost what it had of the partitions that the records change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Who leads a partition when somebody comes or goes.
 
-Only a replica in the in-sync set may lead: it has every record that was ever acknowledged. The last member stays in
-the set even when it is away, so that nobody else can be elected in its place; the partition then waits for it.
+Only a replica in the in-sync set may lead: it has every record that was ever acknowledged. If none is there, one that
+is eligible may: it has them too (see `eligible`), and from then on it alone is in sync. If there is none either, the
+partition waits. The last member stays in the set even when it is away, so that nobody who lacks anything takes its
+place.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ def changed(
     )
 
 
-def electable(image: ClusterImage, partition: Partition, *, but: NodeId = NO_NODE) -> NodeId:
-    """Who is to lead: in sync, here, and not `but`; the first in the order of the replicas. NO_NODE if there is none.
+def electable(image: ClusterImage, partition: Partition, among: tuple[NodeId, ...], *, but: NodeId = NO_NODE) -> NodeId:
+    """Who of them is to lead: here, and not `but`; the first in the order of the replicas. NO_NODE if there is none.
 
     One that is draining leads if nobody else can: to be served by it is better than not at all.
     """
@@ -54,10 +56,21 @@ def electable(image: ClusterImage, partition: Partition, *, but: NodeId = NO_NOD
     candidates = [
         node_id
         for node_id in (*partition.target, *partition.removing)
-        if node_id != but and node_id in partition.isr and image.is_here(node_id)
+        if node_id != but and node_id in among and image.is_here(node_id)
     ]
     staying = [node_id for node_id in candidates if image.node_may_lead(node_id)]
     return next(iter(staying or candidates), NO_NODE)
+
+
+def elected(
+    image: ClusterImage, partition: Partition, isr: tuple[NodeId, ...], *, but: NodeId = NO_NODE
+) -> tuple[NodeId, tuple[NodeId, ...]]:
+    """Who is to lead, and who is in sync then: one of `isr` and all of them, else one that is eligible and it alone."""
+    leader = electable(image, partition, isr, but=but)
+    if leader != NO_NODE:
+        return leader, isr
+    leader = electable(image, partition, partition.eligible, but=but)
+    return leader, isr if leader == NO_NODE else (leader,)
 
 
 def partitions_of(image: ClusterImage) -> Iterator[tuple[Topic, Partition]]:
@@ -68,17 +81,20 @@ def without_node(image: ClusterImage, node_id: NodeId, *, has_lost_disk: bool = 
     """What changes when a node is gone: it leaves the in-sync sets, and others lead what it led.
 
     A node whose disk was replaced leaves even those of which it is the last member: what it had is gone, and pretending
-    otherwise would let it lead with nothing.
+    otherwise would let it lead with nothing. For the same reason it is eligible nowhere.
     """
     changes: list[PartitionChanged] = []
     for topic, partition in partitions_of(image):
-        if node_id not in partition.isr and partition.leader != node_id:
+        was_eligible = has_lost_disk and node_id in partition.eligible
+        if node_id not in partition.isr and partition.leader != node_id and not was_eligible:
             continue
         isr = tuple(member for member in partition.isr if member != node_id)
         if not isr and not has_lost_disk:
             isr = partition.isr
-        leader = partition.leader if partition.leader != node_id else electable(image, partition, but=node_id)
-        if isr != partition.isr or leader != partition.leader:
+        leader = partition.leader
+        if leader in {node_id, NO_NODE}:
+            leader, isr = elected(image, partition, isr, but=node_id)
+        if isr != partition.isr or leader != partition.leader or was_eligible:
             changes.append(changed(topic.topic_id, partition, isr=isr, leader=leader))
     return changes
 
@@ -86,9 +102,11 @@ def without_node(image: ClusterImage, node_id: NodeId, *, has_lost_disk: bool = 
 def with_node(image: ClusterImage, node_id: NodeId) -> list[PartitionChanged]:
     """What changes when a node is there again: it leads what nobody else could."""
     return [
-        changed(topic.topic_id, partition, leader=node_id)
+        changed(
+            topic.topic_id, partition, leader=node_id, isr=partition.isr if node_id in partition.isr else (node_id,)
+        )
         for topic, partition in partitions_of(image)
-        if not partition.has_leader and node_id in partition.isr
+        if not partition.has_leader and node_id in {*partition.isr, *partition.eligible}
     ]
 
 
@@ -122,20 +140,29 @@ def _elect_preferred(image: ClusterImage, topic_id: TopicId, partition: Partitio
     if partition.leader == preferred:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"node {preferred} leads already")
     if preferred not in partition.isr or not image.node_may_lead(preferred):
-        raise Refusal(
-            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"node {preferred} is not in sync or not there; in sync are {list(partition.isr)}",
-        )
+        raise Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, _why_not(image, partition, preferred))
     return changed(topic_id, partition, leader=preferred)
+
+
+def _why_not(image: ClusterImage, partition: Partition, preferred: NodeId) -> str:
+    if image.is_here(preferred):
+        is_draining = preferred in partition.isr
+        return f"node {preferred} is {'being drained' if is_draining else 'not in sync yet; it leads once it is'}"
+    if partition.has_leader:
+        return f"node {preferred} is away; node {partition.leader} leads meanwhile"
+    last = " or ".join(f"node {node_id}" for node_id in partition.isr)
+    return f"nobody leads: only {last} has everything. Start it; an unclean election goes on without what it has"
 
 
 def _elect_any(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged:
     if partition.has_leader:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"node {partition.leader} leads")
-    clean = electable(image, partition)
+    clean, isr = elected(image, partition, partition.isr)
     if clean != NO_NODE:
-        return changed(topic_id, partition, leader=clean)
-    living = next((node_id for node_id in partition.target if image.is_here(node_id)), NO_NODE)
+        return changed(topic_id, partition, leader=clean, isr=isr)
+    staying = [node_id for node_id in partition.target if node_id not in partition.adding]
+    by_what_they_may_have = (*staying, *partition.removing, *partition.adding)  # new replicas begin with nothing
+    living = next((node_id for node_id in by_what_they_may_have if image.is_here(node_id)), NO_NODE)
     if living == NO_NODE:
         raise Refusal(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"none of the replicas {list(partition.replicas)} is there"

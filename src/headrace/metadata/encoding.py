@@ -116,6 +116,7 @@ def _to_wire(record: MetadataRecord) -> WireRecord:
                 None if record.replicas is None else cast(list[int], list(record.replicas)),
                 cast(list[int], list(record.adding)),
                 cast(list[int], list(record.removing)),
+                cast(list[int], list(record.eligible)),
             )
         case PartitionCreated():
             return wire.PartitionCreatedRecord(
@@ -169,6 +170,7 @@ def _from_wire(body: WireRecord) -> MetadataRecord:
                 None if body.replicas is None else _node_ids(body.replicas),
                 _node_ids(body.adding),
                 _node_ids(body.removing),
+                _node_ids(body.eligible),
             )
         case wire.PartitionCreatedRecord():
             return PartitionCreated(

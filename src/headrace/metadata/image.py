@@ -66,6 +66,8 @@ class Partition:
     partition_epoch: int
     adding: tuple[NodeId, ...] = ()
     removing: tuple[NodeId, ...] = ()
+    eligible: tuple[NodeId, ...] = ()
+    """Not in sync, and yet they have all that was ever committed: see `metadata.eligible`."""
 
     @property
     def has_leader(self) -> bool:
@@ -79,6 +81,19 @@ class Partition:
     def target(self) -> tuple[NodeId, ...]:
         """The replicas that it is to have in the end; the first is the preferred leader."""
         return tuple(node_id for node_id in self.replicas if node_id not in self.removing)
+
+    def after(self, record: PartitionChanged) -> Partition:
+        return Partition(
+            record.partition,
+            self.replicas if record.replicas is None else record.replicas,
+            record.isr,
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            record.adding,
+            record.removing,
+            record.eligible,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,16 +297,7 @@ class _Draft:
         before = partitions[record.partition]
         assert record.partition_epoch == before.partition_epoch + 1, (before, record)
         assert record.leader_epoch >= before.leader_epoch, (before, record)
-        partitions[record.partition] = after = Partition(
-            record.partition,
-            before.replicas if record.replicas is None else record.replicas,
-            record.isr,
-            record.leader,
-            record.leader_epoch,
-            record.partition_epoch,
-            record.adding,
-            record.removing,
-        )
+        partitions[record.partition] = after = before.after(record)
         if after.target != before.target:
             self._weigh(before, -1)
             self._weigh(after, 1)

@@ -18,12 +18,13 @@ from headrace.metadata.records import (
     ProducerIdsReserved,
 )
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import NodeId, ProducerId
+from headrace.model.names import NO_NODE, NODE_ID_MAX, PORT_MAX, NodeId, ProducerId
 
 if TYPE_CHECKING:
     from headrace.metadata.image import ClusterImage, Node
 
 PRODUCER_IDS_PER_BLOCK = 1_000  # one metadata record per thousand new producers; what a node does not use is lost
+HOST_LENGTH_MAX = 255  # of a name in DNS
 PRODUCER_ID_MAX = 2**63 - 1  # the field's size
 
 
@@ -65,7 +66,7 @@ def admit_node(
             "join that one, or choose an empty --data-dir",
         )
     registered = register_node(image, node_id, incarnation, endpoints, rack, directory=directory, session_ms=session_ms)
-    return Decision(registered.records, image.cluster_id)
+    return Decision(registered.records, image.cluster_id, registered.loser)
 
 
 def register_node(
@@ -85,6 +86,7 @@ def register_node(
     known = image.nodes.get(node_id)
     if known is not None and known.incarnation == incarnation:
         return Decision((), known.broker_epoch)
+    _check_registration(node_id, endpoints, session_ms)
     # What was flushed in the last life is still there. On another disk it is not.
     has_lost_disk = known is not None and known.directory not in {b"", directory}
     if has_lost_disk and image.is_here(node_id):
@@ -100,7 +102,21 @@ def register_node(
         )
     ]
     records += without_node(image, node_id, has_lost_disk=has_lost_disk)
-    return Decision(tuple(records), broker_epoch)
+    return Decision(tuple(records), broker_epoch, loser=node_id if has_lost_disk else NO_NODE)
+
+
+def _check_registration(node_id: NodeId, endpoints: tuple[Endpoint, ...], session_ms: int) -> None:
+    """What is written down of a node is sent to all others and to clients."""
+    if not 0 <= node_id <= NODE_ID_MAX:
+        raise Refusal(ErrorCode.INVALID_REGISTRATION, f"{node_id} is no id of a node; use 0 to {NODE_ID_MAX}")
+    if session_ms <= 0:
+        raise Refusal(ErrorCode.INVALID_REGISTRATION, f"a session cannot last {session_ms} ms")
+    for endpoint in endpoints:
+        if not 0 < len(endpoint.host) <= HOST_LENGTH_MAX or not 0 <= endpoint.port <= PORT_MAX:
+            raise Refusal(
+                ErrorCode.INVALID_REGISTRATION,
+                f"node {node_id} cannot be reached at port {endpoint.port} of {endpoint.host[:HOST_LENGTH_MAX]!r}",
+            )
 
 
 def unfence_node(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Decision[None]:
@@ -162,7 +178,8 @@ def check_removable(image: ClusterImage, node_id: NodeId) -> None:
     if held:
         raise Refusal(
             ErrorCode.INVALID_REQUEST,
-            f"node {node_id} has {len(held)} replicas; drain it first, so that others take them over",
+            f"node {node_id} has {len(held)} replicas; drain it first, so that others take them over. If it is drained "
+            "and they stay, there is no other node that lacks a copy: add one, and drain again",
         )
     if not node.is_fenced:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"node {node_id} is running; stop it first")

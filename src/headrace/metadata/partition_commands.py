@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.metadata.assignments import seats
 from headrace.metadata.controller import Decision, Outcome
-from headrace.metadata.elections import balance_leaders, changed, elect, electable, partitions_of
+from headrace.metadata.effective_configs import topic_settings
+from headrace.metadata.elections import (
+    Election,
+    ElectionKind,
+    balance_leaders,
+    changed,
+    elect,
+    electable,
+    elected,
+    partitions_of,
+)
 from headrace.metadata.placement import rebalanced
 from headrace.metadata.records import MetadataRecord, PartitionChanged
 from headrace.model.errors import ErrorCode, Refusal
@@ -16,7 +27,7 @@ from headrace.model.names import NO_NODE, Epoch, LogId
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.metadata.elections import Election
+    from headrace.metadata.effective_configs import NodeConfigs
     from headrace.metadata.image import ClusterImage, Partition
     from headrace.model.names import NodeId
 
@@ -127,7 +138,9 @@ def ended_move(
     )
 
 
-def give_up_replica(image: ClusterImage, node_id: NodeId, broker_epoch: int, log_id: LogId) -> Decision[None]:
+def give_up_replica(
+    image: ClusterImage, node_id: NodeId, broker_epoch: int, log_id: LogId, *, is_lost: bool
+) -> Decision[None]:
     """A node's copy is damaged: it leaves the in-sync set, and another leads. Raises Refusal if nobody else could.
 
     The partition begins a new epoch in any case. Whoever leads it then knows nothing of what the node had: no fetch
@@ -139,14 +152,16 @@ def give_up_replica(image: ClusterImage, node_id: NodeId, broker_epoch: int, log
     partition = _known(image, log_id)
     if node_id not in partition.replicas:
         raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has no replica of {log_id}")
-    leader = partition.leader if partition.leader != node_id else electable(image, partition, but=node_id)
-    remaining = tuple(member for member in partition.isr if member != node_id)
+    leader, remaining = partition.leader, tuple(member for member in partition.isr if member != node_id)
+    if leader == node_id:
+        leader, remaining = elected(image, partition, remaining, but=node_id)
     if leader == NO_NODE or not remaining:
         raise Refusal(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
             f"no other replica of {log_id} is in sync and there; in sync are {list(partition.isr)}",
         )
-    return Decision((changed(log_id.topic_id, partition, isr=remaining, leader=leader, begins_anew=True),), None)
+    record = changed(log_id.topic_id, partition, isr=remaining, leader=leader, begins_anew=True)
+    return Decision((record,), None, loser=node_id if is_lost else NO_NODE)
 
 
 def elect_leaders(image: ClusterImage, wanted: Sequence[Election]) -> Decision[list[Outcome[None]]]:
@@ -163,6 +178,20 @@ def elect_leaders(image: ClusterImage, wanted: Sequence[Election]) -> Decision[l
         records.append(record)
         outcomes.append(Outcome(str(election.log_id), None))
     return Decision(tuple(records), outcomes)
+
+
+def elect_uncleanly(image: ClusterImage, configs: NodeConfigs) -> Decision[int]:
+    """Where nobody leads, and the topic would rather lose records than wait (`unclean.leader.election.enable`).
+
+    The response is how many have a leader again.
+    """
+    records: list[MetadataRecord] = []
+    for topic, partition in partitions_of(image):
+        if partition.has_leader or not topic_settings(image, topic.name, configs).unclean_leader_election_enable:
+            continue
+        with suppress(Refusal):  # none of its replicas is there
+            records.append(elect(image, Election(LogId(topic.topic_id, partition.partition), ElectionKind.UNCLEAN)))
+    return Decision(tuple(records), len(records))
 
 
 def return_leaders(image: ClusterImage, tolerated: float) -> Decision[int]:
@@ -207,14 +236,15 @@ def _checked_move(image: ClusterImage, move: Reassignment) -> PartitionChanged |
     if not adding and not removing and not partition.is_moving and move.replicas == partition.replicas:
         return None
     replicas = (*move.replicas, *removing)
-    leader = _leader_among(image, partition, move.replicas)
-    if leader is not None and set(move.replicas) <= set(partition.isr):
-        return _moved(move.log_id, partition, move.replicas, leader)  # no change in sync would ever end it
+    heir = _leader_among(image, partition, move.replicas)
+    if heir is not None and set(move.replicas) <= set(partition.isr):
+        return _moved(move.log_id, partition, move.replicas, heir)  # no change in sync would ever end it
+    leader, isr = _left_in_sync(image, move.log_id, partition, replicas)
     return PartitionChanged(
         move.log_id.topic_id,
         move.log_id.partition,
-        isr=tuple(node_id for node_id in partition.isr if node_id in replicas),
-        leader=partition.leader,
+        isr=isr,
+        leader=leader,
         # The leader begins anew: it has followers that it does not know yet.
         leader_epoch=Epoch(partition.leader_epoch + 1),
         partition_epoch=partition.partition_epoch + 1,
@@ -248,15 +278,7 @@ def _stopped(image: ClusterImage, log_id: LogId, partition: Partition) -> Partit
     if not partition.is_moving:
         raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"the replicas of {log_id} are not being moved")
     replicas = tuple(node_id for node_id in partition.replicas if node_id not in partition.adding)
-    isr = tuple(node_id for node_id in partition.isr if node_id in replicas)
-    if not isr:
-        raise Refusal(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"only replicas that are being moved to are in sync with {log_id}; let the move end",
-        )
-    leader = partition.leader
-    if leader not in isr:
-        leader = next((node_id for node_id in replicas if node_id in isr and image.node_may_lead(node_id)), isr[0])
+    leader, isr = _left_in_sync(image, log_id, partition, replicas)
     return PartitionChanged(
         log_id.topic_id,
         log_id.partition,
@@ -266,6 +288,19 @@ def _stopped(image: ClusterImage, log_id: LogId, partition: Partition) -> Partit
         partition_epoch=partition.partition_epoch + 1,
         replicas=replicas,
     )
+
+
+def _left_in_sync(
+    image: ClusterImage, log_id: LogId, partition: Partition, replicas: tuple[NodeId, ...]
+) -> tuple[NodeId, tuple[NodeId, ...]]:
+    """Who leads and who is in sync when only these go on: those whom an unended move was adding may have to leave."""
+    isr = tuple(node_id for node_id in partition.isr if node_id in replicas)
+    if partition.isr and not isr:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"only replicas that are being moved to are in sync with {log_id}; let the move end",
+        )
+    return partition.leader if partition.leader in isr else electable(image, partition, isr), isr
 
 
 def _check_target(image: ClusterImage, replicas: tuple[NodeId, ...]) -> None:

@@ -99,6 +99,7 @@ class PartitionChanged:
 
     `partition_epoch` counts every change; `leader_epoch` only those that make the leader begin anew. `replicas` None:
     as before. While replicas move, `replicas` holds the old and the new ones, and `adding` and `removing` say which.
+    `eligible` is not for commands to fill in: see `metadata.eligible`.
     """
 
     topic_id: TopicId
@@ -110,6 +111,7 @@ class PartitionChanged:
     replicas: tuple[NodeId, ...] | None = None
     adding: tuple[NodeId, ...] = ()
     removing: tuple[NodeId, ...] = ()
+    eligible: tuple[NodeId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

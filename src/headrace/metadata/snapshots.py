@@ -58,8 +58,9 @@ def _node(node: Node) -> Iterator[MetadataRecord]:
 
 
 def _partition(topic_id: TopicId, partition: Partition) -> Iterator[MetadataRecord]:
-    # A move is told by a change, which is one epoch later than what it changes.
-    epoch = partition.partition_epoch - partition.is_moving
+    # What no partition begins with is told by a change, which is one epoch later than what it changes.
+    is_changed = partition.is_moving or bool(partition.eligible)
+    epoch = partition.partition_epoch - is_changed
     yield PartitionCreated(
         topic_id,
         partition.partition,
@@ -69,7 +70,7 @@ def _partition(topic_id: TopicId, partition: Partition) -> Iterator[MetadataReco
         partition.leader_epoch,
         epoch,
     )
-    if partition.is_moving:
+    if is_changed:
         yield PartitionChanged(
             topic_id,
             partition.partition,
@@ -79,4 +80,5 @@ def _partition(topic_id: TopicId, partition: Partition) -> Iterator[MetadataReco
             partition.partition_epoch,
             adding=partition.adding,
             removing=partition.removing,
+            eligible=partition.eligible,
         )

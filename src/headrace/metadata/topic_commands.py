@@ -26,7 +26,7 @@ from headrace.metadata.maps import Map
 from headrace.metadata.records import ConfigChanged, MetadataRecord, PartitionCreated, TopicCreated, TopicDeleted
 from headrace.metadata.topic_configs import topic_config_key
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import NO_TOPIC_ID, Epoch, TopicId, topic_id_text, topic_name_problem
+from headrace.model.names import NO_TOPIC_ID, Epoch, NodeId, TopicId, topic_id_text, topic_name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -100,7 +100,7 @@ def _create_topic(
     resource = ConfigResource(ResourceKind.TOPIC, topic.name)
     records: list[MetadataRecord] = [TopicCreated(topic_id, topic.name)]
     records += [ConfigChanged(resource, name, overrides[name]) for name in sorted(overrides)]
-    records += _partition_records(topic_id, partitions)
+    records += _partition_records(image, topic_id, partitions)
     answer = CreatedTopic(
         topic_id=topic_id,
         name=topic.name,
@@ -195,19 +195,19 @@ def _checked_overrides(configs: Sequence[tuple[str, str | None]]) -> Map[str, st
     return Map(overrides)
 
 
-def _partition_records(topic_id: TopicId, partitions: Sequence[CreatedPartition]) -> list[PartitionCreated]:
-    return [
-        PartitionCreated(
-            topic_id,
-            created.partition,
-            replicas=created.replicas,
-            isr=created.replicas,
-            leader=created.replicas[0],
-            leader_epoch=Epoch(0),
-            partition_epoch=0,
-        )
-        for created in partitions
-    ]
+def _partition_records(
+    image: ClusterImage, topic_id: TopicId, partitions: Sequence[CreatedPartition]
+) -> list[PartitionCreated]:
+    return [_partition_record(image, topic_id, *created) for created in partitions]
+
+
+def _partition_record(
+    image: ClusterImage, topic_id: TopicId, partition: int, replicas: tuple[NodeId, ...]
+) -> PartitionCreated:
+    """Who was assigned by hand may be away, and is not in sync then."""
+    isr = tuple(node_id for node_id in replicas if image.is_here(node_id))
+    leader = next((node_id for node_id in isr if image.node_may_lead(node_id)), isr[0])
+    return PartitionCreated(topic_id, partition, replicas, isr, leader, Epoch(0), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ def create_partitions(
         except Refusal as refusal:
             outcomes.append(Outcome(more.topic, refusal))
             continue
-        created = _partition_records(topic.topic_id, partitions)
+        created = _partition_records(image, topic.topic_id, partitions)
         pending = pending.apply_all(created)
         records += created
         outcomes.append(Outcome(more.topic, topic))

@@ -216,3 +216,7 @@ class Fault(Exception):
 
 class DiskFailure(Exception):
     """The disk refused a write or a sync. The node must stop: what it holds in memory may not be on disk."""
+
+
+class DiskFull(DiskFailure):
+    """There is no room for what must be written, and no way back."""

@@ -2,8 +2,9 @@
 
     log start ≤ high watermark ≤ flushed ≤ written        (with durability "written": high watermark ≤ written)
 
-All four are next offsets, so exclusive. The high watermark is the least flushed offset over the in-sync replicas:
-what lies below survives the loss of any of them and of the power, and only that is acknowledged and shown.
+All four are next offsets, so exclusive. The high watermark is the least flushed offset over the in-sync replicas, and
+whoever else may be elected: what lies below survives the loss of any of them and of the power, and only that is
+acknowledged and shown.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Replica:
         "_min_insync",
         "_others_reached",
         "_proposed",
+        "eligible",
         "flushed",
         "high_watermark",
         "in_sync",
@@ -79,6 +81,8 @@ class Replica:
         self.replicas: tuple[NodeId, ...] = (node_id,)
         self.in_sync: tuple[NodeId, ...] = ()
         """As the controller has agreed to it."""
+        self.eligible: tuple[NodeId, ...] = ()
+        """Not in sync, and may be elected all the same: nothing may be committed that one of them lacks."""
         self._proposed: tuple[NodeId, ...] | None = None
         self._in_doubt: tuple[NodeId, ...] = ()
         """Of earlier proposals whose outcome is not known."""
@@ -92,7 +96,12 @@ class Replica:
     # ---- leadership
 
     def become_leader(
-        self, epoch: Epoch, in_sync: Iterable[NodeId], replicas: Iterable[NodeId] | None = None, now_ms: int = 0
+        self,
+        epoch: Epoch,
+        in_sync: Iterable[NodeId],
+        replicas: Iterable[NodeId] | None = None,
+        now_ms: int = 0,
+        eligible: Iterable[NodeId] = (),
     ) -> Offset:
         """Lead from `epoch` on. What followers have is unknown until they fetch, so none of it counts yet."""
         assert epoch > self.leader_epoch, f"epoch {epoch} after {self.leader_epoch}"
@@ -104,7 +113,7 @@ class Replica:
         self._proposed, self._in_doubt = None, ()
         self.replicas = tuple(in_sync if replicas is None else replicas)
         self._followers = Followers((node_id for node_id in self.replicas if node_id != self.node_id), now_ms)
-        return self.set_in_sync(in_sync)
+        return self.set_in_sync(in_sync, eligible)
 
     def become_follower(self, epoch: Epoch, leader: NodeId, replicas: Iterable[NodeId]) -> None:
         """Follow another from `epoch` on, or nobody while `leader` is NO_NODE."""
@@ -127,9 +136,9 @@ class Replica:
 
     # ---- the in-sync set
 
-    def set_in_sync(self, in_sync: Iterable[NodeId]) -> Offset:
+    def set_in_sync(self, in_sync: Iterable[NodeId], eligible: Iterable[NodeId] = ()) -> Offset:
         """The controller has agreed to this in-sync set. One that loses its slowest member may commit more."""
-        self.in_sync = tuple(sorted(in_sync))
+        self.in_sync, self.eligible = tuple(sorted(in_sync)), tuple(sorted(eligible))
         assert self.node_id in self.in_sync, f"leader {self.node_id} is not in its own in-sync set {self.in_sync}"
         self._proposed, self._in_doubt = None, ()
         self._review_in_sync()
@@ -187,8 +196,8 @@ class Replica:
 
     @property
     def _members(self) -> set[NodeId]:
-        """In sync; also who is only proposed: the controller may have agreed already, and could elect it."""
-        return {*self.in_sync, *(self._proposed or ()), *self._in_doubt}
+        """Whom the controller could elect: in sync or eligible; or only proposed, for it may have agreed already."""
+        return {*self.in_sync, *self.eligible, *(self._proposed or ()), *self._in_doubt}
 
     def set_policy(self, *, durability: Durability, min_insync: int) -> Offset:
         self._counts_written = durability == "written"

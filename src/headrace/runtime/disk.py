@@ -116,7 +116,8 @@ class Disk(Protocol):
         ...
 
     def replace_file(self, path: str, content: bytes) -> None:
-        """Atomic and durable: after a crash the file holds the old content or the new."""
+        """Atomic and durable: after a crash the file holds the old content or the new. If there is no room for the new
+        one, nothing of it stays."""
         ...
 
     def sync_directory(self, path: str) -> None: ...
@@ -317,10 +318,14 @@ class SystemDisk:
         target = self.root / path
         draft = target.with_name(target.name + ".tmp")
         with self._replacing:
-            with draft.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            try:
+                with draft.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError:
+                draft.unlink(missing_ok=True)
+                raise
             draft.replace(target)
             self._sync_path(target.parent)
 

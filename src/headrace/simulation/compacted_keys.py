@@ -150,7 +150,9 @@ class CompactedKeys:
             if partition.name == PLACE
         ]
         ends = {end for _, it in replicas for end in (it.log.next_offset, it.high_watermark)}
-        return replicas if len(replicas) == len(self._stage.cluster.nodes) and len(ends) == 1 else []
+        wanted_counts = {len(it.replica.replicas) for _, it in replicas}
+        is_complete = wanted_counts == {len(replicas)}  # nodes may be more than those
+        return replicas if is_complete and len(ends) == 1 else []
 
     def _check_replica(self, process: NodeProcess, partition: Partition) -> None:
         newest = {record.key: Found(record.offset, record.value) for record in _records(process, partition)}

@@ -103,8 +103,12 @@ class SimulatedDisk:
 
     def replace_file(self, path: str, content: bytes) -> None:
         draft = path + ".tmp"
-        self.write_file(draft, content)
-        self.open(draft).sync()
+        try:
+            self.write_file(draft, content)
+            self.open(draft).sync()
+        except OSError:
+            self.remove(draft)
+            raise
         self.rename(draft, path)
         self.sync_directory(path.rpartition("/")[0])
 

@@ -4,8 +4,9 @@ I8, I10 and I11 of the cluster's invariants:
 
 - One leader in each epoch, whoever is asked: the images, and the replicas themselves.
 - The high watermark never falls while one leads. Another leader may show less for a moment, but whatever was once below
-  it (the *true* high watermark) is on the disk of everyone in the in-sync set, the same bytes on each.
-- Everyone in the in-sync set counts for its leader.
+  it (the *true* high watermark) is on the disk of everyone who may be elected, the same bytes on each: who is in the
+  in-sync set, and who is eligible beside it.
+- Everyone who may be elected counts for its leader.
 - Nobody who is fenced leads: its lease was over before.
 - Nobody who is fenced is in an in-sync set, but for its last member.
 """
@@ -81,6 +82,7 @@ _mark_of = attrgetter(
     "replica.is_leader",
     "replica.leader_epoch",
     "replica.in_sync",
+    "replica.eligible",
     "replica._proposed",
     "replica._in_doubt",
     "high_watermark",
@@ -223,9 +225,9 @@ class ReplicaWatch:
         state, replica = self._state_of(partition), partition.replica
         if state is None or (state.leader, state.leader_epoch) != (node_id, replica.leader_epoch):
             return
-        uncounted = set(state.isr) - replica._members
+        uncounted = {*state.isr, *state.eligible} - replica._members
         if uncounted:
-            detail = f"in sync are {state.isr}, and node {node_id} leads with {replica.in_sync}"
+            detail = f"{_electable(state)}, and node {node_id} leads with {replica.in_sync}"
             self._report(Kind.UNCOUNTED, partition.name, partition.high_watermark, detail)
 
     def _check_lease(self, process: NodeProcess, partition: Partition) -> None:
@@ -246,12 +248,12 @@ class ReplicaWatch:
     def _check_member(self, process: NodeProcess, partition: Partition) -> None:
         state = self._state_of(partition)
         truth, log = self._truth(partition.log_id), partition.log
-        if state is None or process.node_id not in state.isr or log.is_closed:
+        if state is None or process.node_id not in {*state.isr, *state.eligible} or log.is_closed:
             return
         if log.flushed_offset < truth.high_watermark:
             detail = (
-                f"node {process.node_id} is in sync ({state.isr}, led by {state.leader} in epoch {state.leader_epoch}) "
-                f"and has {log.flushed_offset} on its disk; {truth.high_watermark} was committed"
+                f"node {process.node_id} has {log.flushed_offset} on its disk, and {truth.high_watermark} was "
+                f"committed; {_electable(state)}, led by {state.leader} in epoch {state.leader_epoch}"
             )
             self._report(Kind.BEHIND, partition.name, log.flushed_offset, detail)
         elif not truth.is_compacted:
@@ -279,6 +281,10 @@ class ReplicaWatch:
 
     def _report(self, kind: Kind, name: TopicPartition, offset: int, detail: str) -> None:
         self._history.report(kind, name, offset, detail)
+
+
+def _electable(state: PartitionState) -> str:
+    return f"in sync are {state.isr}" + (f" and eligible {state.eligible}" if state.eligible else "")
 
 
 def _batches(device: Device, cursor: _Cursor, end_offset: int) -> Iterator[tuple[int, _Batch]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.client.admin import Admin, ConfigChange, Resource, ResourceType
 from headrace.client.producer import Acks, BatchingProducer, ProducerSettings
 from headrace.metadata.elections import partitions_of
-from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.model.errors import DiskFailure, DiskFull, ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.simulation.cluster import SimulatedCluster
 from headrace.simulation.cluster_watch import ClusterWatch
@@ -357,9 +357,9 @@ class _Scenario:
 
 
 def _is_lack_of_space(error: BaseException) -> bool:
-    """Simulated disks keep none aside, so a vote may find no room."""
+    """Simulated disks keep none aside, so a vote or a decision may find no room."""
     cause = error.__cause__ or error
-    return isinstance(cause, OSError) and cause.errno == errno.ENOSPC
+    return isinstance(error, DiskFull) or (isinstance(cause, OSError) and cause.errno == errno.ENOSPC)
 
 
 class _BugHandler(logging.Handler):

@@ -86,6 +86,11 @@ def read_scrubs(disk: Disk) -> dict[LogId, ScrubMark]:
         return {}
 
 
+def is_whole(disk: Disk, path: str) -> bool:
+    """Whether a file of offsets is there and can be read."""
+    return disk.exists(path) and decode_offsets(disk.read_file(path)) is not None
+
+
 def read_offsets(disk: Disk, path: str) -> dict[LogId, int]:
     """A missing or damaged file is an empty one."""
     try:

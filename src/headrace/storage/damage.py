@@ -15,9 +15,9 @@ class DamagedLog(Fault):
     """A file is damaged where a crash cannot have damaged it. The partition goes offline; nothing is cut."""
 
     def __init__(self, path: str, position: int, offset: int, problem: str, *, advice: str = RESTORE_OR_REMOVE) -> None:
-        super().__init__(
-            f"{path} is damaged at byte {position} (offset {offset}): {problem}. Nothing was cut. {advice}"
-        )
+        self.finding = f"{path} is damaged at byte {position} (offset {offset}): {problem}"
+        """What was found, without what to do about it."""
+        super().__init__(f"{self.finding}. Nothing was cut. {advice}")
         self.path = path
         self.position = position
         self.offset = offset
@@ -35,6 +35,17 @@ class UnreadableRecords(DamagedLog):
             f"records cannot be read: {problem}. Give the topic cleanup.policy=delete until they are gone, or delete "
             "them, then restart the node"
         )
+        self.args = (words,)
+
+
+class MissingLog(DamagedLog):
+    """The cluster counts on a log that is not on this disk. An empty one in its place might be elected."""
+
+    def __init__(self, path: str, offset: int) -> None:
+        """`offset`: up to there it was once safe. 0 if that is not known: it may have been made just before a crash."""
+        super().__init__(path, 0, offset, "the directory is missing")
+        self.finding = f"{path} is missing, although this node is counted on to have it"
+        words = f"{self.finding}. Restore it from a backup, or start another node that has the partition"
         self.args = (words,)
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 TOPICS = "topics"
 DELETED = ".deleted"
 """Ending of a partition's directory on its way out; whatever bears it is removed at the next start."""
+ANEW = ".anew"
+"""An empty directory that is about to take the place of a partition's."""
 DAMAGED = ".damaged"
 """A replica that is being fetched again. It goes once the new one is in sync."""
 STRAY = ".stray"

@@ -416,6 +416,8 @@ class PartitionLog:
         self._unsynced_directories = self._unsynced_directories or (self.directory,)
         if is_emptied:
             self._chain.start_again_at(end_offset)
+            reused = self._chain.active.paths
+            self._garbage = [path for path in self._garbage if path not in reused]
         else:
             self._chain.cut_at(end_offset, self._places, self.settings.index_interval_bytes)
         self.next_offset = end_offset
@@ -593,6 +595,10 @@ class PartitionLog:
         if self._chain.active.index:
             self._chain.active.save_indexes(self.disk)
         self._chain.save_aborted()
+        self.save_epochs()
+
+    def save_epochs(self) -> None:
+        """Also before a new start is stored: who wrote the last record before it cannot be read from the log later."""
         if self._saved_epoch_changes == self.epochs.changes:
             return
         path = f"{self.directory}/{layout.EPOCHS}"

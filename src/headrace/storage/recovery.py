@@ -160,7 +160,7 @@ class _Recovery:
         self._check_first(stored or [])
         self._must_read_epochs = stored is None
         self.epochs = LeaderEpochs(stored or ())
-        self.epochs.truncate_end(recovery_point)  # later ones are read from the batches
+        self.epochs.truncate_end(max(recovery_point, start_offset))  # later ones are read from the batches
 
     # What is there
 
@@ -226,8 +226,8 @@ class _Recovery:
 
     def _drop_without_front(self, segments: list[Segment]) -> None:
         """A flush makes all names durable. So if the first file has none, nothing of this log was ever flushed."""
-        for segment in segments:
-            self._keep(segment.stem, partial(self.disk.rename, segment.log_path))
+        for segment in segments:  # all of them are kept: it may not have been a crash, but somebody who moved files
+            self._keep(segment.stem, partial(self.disk.rename, segment.log_path), is_one_of_many=True)
             self._remove(segment)
             self.report.notes.append(f"{segment.log_path} was taken away: what came before it was never flushed")
         if segments:
@@ -498,10 +498,11 @@ class _Recovery:
             f"{cut_bytes} bytes that were never flushed are gone{kept}"
         )
 
-    def _keep(self, stem: str, store: Callable[[str], None]) -> None:
-        older = [name for name in self.disk.list(self.directory) if name.endswith(layout.CUT)]
-        for name in older[: max(0, len(older) - CUTS_KEPT + 1)]:
-            self.disk.remove(f"{self.directory}/{name}")
+    def _keep(self, stem: str, store: Callable[[str], None], *, is_one_of_many: bool = False) -> None:
+        if not is_one_of_many:
+            older = [name for name in self.disk.list(self.directory) if name.endswith(layout.CUT)]
+            for name in older[: max(0, len(older) - CUTS_KEPT + 1)]:
+                self.disk.remove(f"{self.directory}/{name}")
         path = stem + layout.CUT
         store(path)
         self.report.cut_kept_in.append(path)

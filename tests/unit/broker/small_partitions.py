@@ -72,10 +72,10 @@ class SmallPartition:
     def send(self, batch: bytearray) -> Admitted:
         """As a client with acks=all: what needs a grant gets it."""
         view = memoryview(batch)
-        claim = self.partition.wants_grant(view)
+        claim = self.partition.writer.wants_grant(view)
         if claim is not None:
-            self.partition.grant_transaction(claim)
-        admitted = self.partition.admit(view, ACKS_ALL, PRODUCE_VERSION)
+            self.partition.writer.grant_transaction(claim)
+        admitted = self.partition.writer.admit(view, ACKS_ALL, PRODUCE_VERSION)
         self.stage.commit()
         return admitted
 

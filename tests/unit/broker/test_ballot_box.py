@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ from headrace.raft.log import Term
 from headrace.raft.membership import Replica
 from headrace.raft.ready import Ballot
 from headrace.runtime.disk import SystemDisk
+from headrace.simulation.device import Device, Operation
+from headrace.simulation.disk import SimulatedDisk
 from headrace.storage.damage import DamagedLog
 
 if TYPE_CHECKING:
@@ -65,11 +68,35 @@ def test_a_torn_line_was_never_told_to_anybody(disk: SystemDisk, tmp_path: Path)
 
 
 def test_damage_is_no_reason_to_vote_again(disk: SystemDisk, tmp_path: Path) -> None:
-    saved(disk, EARLIER, LATER, EARLIER)
-    content = (tmp_path / FILE).read_bytes()
-    (tmp_path / FILE).write_bytes(b"X" + content[1:])
-    with pytest.raises(DamagedLog, match="voted for is damaged"):
+    saved(disk, EARLIER)
+    (tmp_path / FILE).write_bytes(b"X" + (tmp_path / FILE).read_bytes()[1:])
+    with pytest.raises(DamagedLog, match=r"at byte 0 .*voted for is damaged"):
         found(disk)
+
+
+def test_more_than_a_few_torn_lines_are_damage(disk: SystemDisk, tmp_path: Path) -> None:
+    saved(disk, EARLIER, *[LATER] * 50)
+    content = (tmp_path / FILE).read_bytes()
+    first = content.index(b"\n") + 1
+    (tmp_path / FILE).write_bytes(content[:first] + bytes(len(content) - first))
+    with pytest.raises(DamagedLog, match=rf"at byte {first} .*voted for is damaged"):
+        found(disk)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_a_failed_flush_left_in_memory_may_be_a_hole_later(seed: int) -> None:
+    device = Device(Random(seed))
+    disk = SimulatedDisk(device)
+    box = BallotBox(disk)
+    for term in range(seed % 10 + 1):  # so that lines lie differently over the sectors
+        box.save(Ballot(Term(term), VOTE))
+    device.fail(Operation.SYNC, FILE)
+    with pytest.raises(OSError, match="Input/output"):
+        box.save(Ballot(Term(100), VOTE))
+    device.heal()
+    assert BallotBox(disk).load() == Ballot(Term(100), VOTE), "as the next process finds it"
+    device.power_cut()
+    assert BallotBox(disk).load() == Ballot(Term(100), VOTE)
 
 
 def test_it_does_not_grow_without_end(disk: SystemDisk, tmp_path: Path) -> None:

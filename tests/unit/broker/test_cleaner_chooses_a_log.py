@@ -65,7 +65,7 @@ async def _partition(world: World, store: LogStore, index: int) -> Partition:
     partition.set_leased(True)
     partition.lead(Epoch(1), [NODE], [NODE])
     for value in (b"1", b"2"):
-        partition.append(encode_batch([(world.clock.wall_ms(), b"k", value, ())]))
+        partition.writer.append(encode_batch([(world.clock.wall_ms(), b"k", value, ())]))
     log.roll()
     await store.flusher.flush([log])
     partition.flushed()
@@ -83,7 +83,7 @@ def test_a_log_that_lost_its_segments_since_it_was_chosen_is_left_alone(tmp_path
         served.partitions += [first, second]
         table = TopicTable()
         table.add(served)
-        cleaner = LogCleaner(table, store, InThread(world), lambda: DEFAULT_NODE_SETTINGS)
+        cleaner = LogCleaner(table, store.swaps, world.clock, InThread(world), lambda: DEFAULT_NODE_SETTINGS)
         cleaning = asyncio.get_running_loop().create_task(cleaner.clean_what_is_due())
         while not cleaner.states:
             await asyncio.sleep(0)
@@ -113,7 +113,9 @@ def test_a_swap_that_a_full_disk_held_up_is_ended_before_the_log_is_cleaned_agai
         store = LogStore(world, on_flushed=lambda _: None)
         await store.start()
         partition = await _partition(world, store, 0)
-        cleaner = LogCleaner(table_of(partition), store, InThread(world), lambda: DEFAULT_NODE_SETTINGS)
+        cleaner = LogCleaner(
+            table_of(partition), store.swaps, world.clock, InThread(world), lambda: DEFAULT_NODE_SETTINGS
+        )
         promise = f"{partition.log.directory}/{layout.swap_name((0, 2))}"
         device.fail(Operation.REMOVE, promise, code=errno.ENOSPC)
         await cleaner.clean_what_is_due()
@@ -146,7 +148,7 @@ class CutShort(InThread):
         async for event in super().run(job, bytes_per_s):
             if drafts_in(partition_log):
                 self.was_written = True
-                self._partition.append(encode_batch([(self._store.world.clock.wall_ms(), b"k", b"3", ())]))
+                self._partition.writer.append(encode_batch([(self._store.world.clock.wall_ms(), b"k", b"3", ())]))
                 await self._store.truncate(partition_log, partition_log.next_offset - 1)
             yield event
 
@@ -164,7 +166,7 @@ def test_nothing_is_left_of_a_pass_that_came_to_nothing() -> None:
         await store.start()
         partition = await _partition(world, store, 0)
         worker = CutShort(world, store, partition)
-        cleaner = LogCleaner(table_of(partition), store, worker, lambda: DEFAULT_NODE_SETTINGS)
+        cleaner = LogCleaner(table_of(partition), store.swaps, world.clock, worker, lambda: DEFAULT_NODE_SETTINGS)
         await cleaner.clean_what_is_due()
         assert worker.was_written
         assert cleaner.states[partition.log_id].passes == 0

@@ -116,3 +116,13 @@ def test_a_replica_that_ends_where_the_log_begins_is_not_believed_on_its_word(
     assert partition.divergence(Offset(7), Epoch(7)) is None
     assert partition.divergence(Offset(8), Epoch(7)) == (7, 7)
     disk.close()
+
+
+def test_an_empty_replica_that_has_seen_more_than_the_leader_begins_anew(small: SmallPartition) -> None:
+    """All that it had was deleted when an operator let another lead, who had less. What comes next is not what it had:
+    to take it for one that keeps up would commit records that only the leader has."""
+    partition = small.partition
+    end = Offset(small.log.next_offset)
+    assert partition.divergence(end, NO_EPOCH) is None
+    assert partition.divergence(Offset(end + 1), NO_EPOCH) == (NO_EPOCH, 2)
+    assert fetched_from(small, end + 50).diverging == (NO_EPOCH, 2)

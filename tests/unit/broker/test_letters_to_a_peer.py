@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.peers import Peers
+from headrace.broker.peers import LETTERS, Peers
+from headrace.client.errors import NobodyListens
+from headrace.model.errors import ErrorCode
 from headrace.model.names import NodeId, Offset
 from headrace.raft.log import Term
 from headrace.raft.membership import Replica
@@ -18,7 +20,9 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import Address, SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
+from headrace.wire.messages.greet import GreetRequest, GreetResponse
 from headrace.wire.messages.raft_request_vote import RaftRequestVoteRequest, RaftRequestVoteResponse
+from tests.ports import free_port, free_ports
 from tests.unit.client.scripted_node import HANG_UP, ScriptedNode
 
 if TYPE_CHECKING:
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ME, PEER = NodeId(2), NodeId(1)
+CLUSTER_ID = "ours"
+GREET = GreetRequest.API_KEY
 VOTE = RaftRequestVoteRequest.API_KEY
 FINE = RaftRequestVoteResponse(0)
 UNHEARD_OF = 9_999  # a code that Kafka may give a meaning to some day
@@ -52,7 +58,12 @@ async def peers(node: ScriptedNode, failures: list[BaseException], tmp_path: Pat
     world = World(SystemClock(), SystemDisk(tmp_path), SystemEntropy(), SystemNetwork(), SystemThreads())
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
     running = Peers(
-        ME, world, lambda _: node.address, lambda: "", lambda _: None, lambda _, failure: failures.append(failure)
+        ME,
+        world,
+        lambda _: [node.address],
+        lambda: CLUSTER_ID,
+        lambda _: None,
+        lambda _, failure: failures.append(failure),
     )
     yield running
     await running.close()
@@ -99,7 +110,7 @@ async def test_what_hangs_up_on_everybody_is_not_stormed(
         writer.close()
 
     nobody = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-    monkeypatch.setattr(peers, "_addresses", lambda _: Address(*nobody.sockets[0].getsockname()))
+    monkeypatch.setattr(peers, "_addresses", lambda _: [Address(*nobody.sockets[0].getsockname())])
     for term in range(1, LETTERS_TO_NOBODY):
         peers.send(letter(term))
         await asyncio.sleep(0.01)
@@ -122,10 +133,77 @@ async def test_what_answers_nonsense_is_no_end_of_this_node(
         await writer.drain()
 
     nobody = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
-    monkeypatch.setattr(peers, "_addresses", lambda _: Address(*nobody.sockets[0].getsockname()))
+    monkeypatch.setattr(peers, "_addresses", lambda _: [Address(*nobody.sockets[0].getsockname())])
     for term in range(1, LETTERS_TO_NOBODY):
         peers.send(letter(term))
         await asyncio.sleep(0.01)
     nobody.close()
     assert failures == []
     assert calls > 1
+
+
+@pytest.fixture
+async def stranger() -> AsyncIterator[ScriptedNode]:
+    """It listens where the peer was."""
+    running = await ScriptedNode().start()
+    yield running
+    await running.stop()
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        pytest.param(GreetResponse(NodeId(3), CLUSTER_ID), id="another node"),
+        pytest.param(GreetResponse(PEER, "another"), id="one of another cluster"),
+        pytest.param(HANG_UP, id="one that hangs up"),
+        pytest.param(None, id="one where nodes do not meet"),
+    ],
+)
+async def test_a_peer_that_has_moved_is_found_in_its_next_place(
+    node: ScriptedNode,
+    stranger: ScriptedNode,
+    peers: Peers,
+    failures: list[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    greeting: object,
+) -> None:
+    node.script[GREET] = [GreetResponse(PEER, CLUSTER_ID)]
+    node.script[VOTE] = [FINE] * LETTERS_MAX
+    if greeting is None:
+        stranger.versions.pop(GREET)
+    stranger.script[GREET] = [greeting] * LETTERS_MAX
+    places = [Address("127.0.0.1", free_port()), stranger.address, node.address]
+    monkeypatch.setattr(peers, "_addresses", lambda _: places)
+    await sent_until_heard(peers, node)
+    assert stranger.asked(VOTE) == []
+    assert peers.absent == set()
+    assert failures == []
+
+
+async def test_a_stranger_in_a_peers_place_is_left_when_the_peer_may_be_elsewhere(
+    node: ScriptedNode, stranger: ScriptedNode, peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.script[VOTE] = [FINE] * LETTERS_MAX
+    stranger.script[VOTE] = [RaftRequestVoteResponse(ErrorCode.INVALID_VOTER_KEY)] * LETTERS_MAX
+    monkeypatch.setattr(peers, "_addresses", lambda _: [stranger.address])
+    await sent_until_heard(peers, stranger)
+    monkeypatch.setattr(peers, "_addresses", lambda _: [node.address])
+    await sent_until_heard(peers, node)
+
+
+async def sent_until_heard(peers: Peers, node: ScriptedNode) -> None:
+    for term in range(1, LETTERS_MAX):
+        peers.send(letter(term))
+        await asyncio.sleep(0.01)
+        if len(node.asked(VOTE)) > ENOUGH:
+            return
+    pytest.fail("no letter gets there")
+
+
+async def test_a_peer_that_is_nowhere_is_gone(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone: list[NodeId] = []
+    monkeypatch.setattr(peers, "_on_gone", gone.append)
+    monkeypatch.setattr(peers, "_addresses", lambda _: [Address("127.0.0.1", port) for port in free_ports(2)])
+    with pytest.raises(NobodyListens):
+        await peers.connection(PEER, LETTERS)
+    assert (gone, peers.absent) == ([PEER], {PEER})

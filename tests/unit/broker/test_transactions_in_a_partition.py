@@ -60,7 +60,7 @@ def end(
     coordinator_epoch: int = 1,
     version: int = 1,
 ) -> Admitted:
-    return small.partition.write_marker(
+    return small.partition.writer.write_marker(
         producer_id,
         epoch,
         is_commit=is_commit,
@@ -95,7 +95,7 @@ def refusal_code(action: Callable[[], object]) -> ErrorCode:
 
 class TestOwnAppends:
     def test_are_written_at_once(self, small: SmallPartition) -> None:
-        admitted = small.partition.append(batch_of(3))
+        admitted = small.partition.writer.append(batch_of(3))
         assert (admitted.base_offset, admitted.next_offset) == (0, 3)
         assert not admitted.is_settled
         assert small.log.next_offset == 3
@@ -106,19 +106,19 @@ class TestOwnAppends:
         assert admitted.refusal is None
 
     def test_come_after_what_clients_have_staged(self, small: SmallPartition) -> None:
-        staged = small.partition.admit(memoryview(batch_of(2)), ACKS_ALL, PRODUCE_VERSION)
-        admitted = small.partition.append(batch_of(1))
+        staged = small.partition.writer.admit(memoryview(batch_of(2)), ACKS_ALL, PRODUCE_VERSION)
+        admitted = small.partition.writer.append(batch_of(1))
         assert (staged.base_offset, admitted.base_offset) == (0, 2)
         assert small.log.next_offset == 3
         assert small.counters.messages_in == 2
-        later = small.partition.admit(memoryview(batch_of(1)), ACKS_ALL, PRODUCE_VERSION)
+        later = small.partition.writer.admit(memoryview(batch_of(1)), ACKS_ALL, PRODUCE_VERSION)
         small.stage.commit()
         assert later.base_offset == 3
         assert small.counters.messages_in == 3
 
     def test_may_belong_to_a_transaction(self, small: SmallPartition) -> None:
         for _ in range(2):
-            small.partition.append(transactional(-1, 2))
+            small.partition.writer.append(transactional(-1, 2))
         small.flush()
         assert small.partition.last_stable_offset == 0
         producer = small.log.producers.get(PRODUCER)
@@ -130,39 +130,39 @@ class TestOwnAppends:
 
     def test_are_refused_for_an_epoch_that_is_over(self, small: SmallPartition) -> None:
         end(small, is_commit=False, epoch=4)
-        code = refusal_code(lambda: small.partition.append(transactional(-1, epoch=3)))
+        code = refusal_code(lambda: small.partition.writer.append(transactional(-1, epoch=3)))
         assert code is ErrorCode.INVALID_PRODUCER_EPOCH
         assert small.log.next_offset == 1
 
     def test_can_insist_on_a_grant(self, small: SmallPartition) -> None:
         partition = small.partition
-        claim = partition.claim_transaction(PRODUCER, 0)
+        claim = partition.writer.claim_transaction(PRODUCER, 0)
         assert claim is not None
-        code = refusal_code(lambda: partition.append(transactional(-1), needs_grant=True))
+        code = refusal_code(lambda: partition.writer.append(transactional(-1), needs_grant=True))
         assert code is ErrorCode.INVALID_TXN_STATE
         end(small, is_commit=True)  # the transaction ends before the coordinator's word arrives
-        partition.grant_transaction(claim)
-        code = refusal_code(lambda: partition.append(transactional(-1), needs_grant=True))
+        partition.writer.grant_transaction(claim)
+        code = refusal_code(lambda: partition.writer.append(transactional(-1), needs_grant=True))
         assert code is ErrorCode.INVALID_TXN_STATE
-        claim = partition.claim_transaction(PRODUCER, 0)
+        claim = partition.writer.claim_transaction(PRODUCER, 0)
         assert claim is not None
-        partition.grant_transaction(claim)
-        partition.append(transactional(-1), needs_grant=True)
-        assert partition.claim_transaction(PRODUCER, 0) is None, "it is open now"
+        partition.writer.grant_transaction(claim)
+        partition.writer.append(transactional(-1), needs_grant=True)
+        assert partition.writer.claim_transaction(PRODUCER, 0) is None, "it is open now"
 
     def test_are_refused_where_another_leads(self, small: SmallPartition) -> None:
         small.partition.replica.resign()
-        assert refusal_code(lambda: small.partition.append(batch_of())) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert refusal_code(lambda: small.partition.writer.append(batch_of())) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert refusal_code(lambda: end(small, is_commit=True)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def test_are_refused_while_too_few_replicas_are_in_sync(self, small: SmallPartition) -> None:
         small.partition.replica.set_policy(durability="flushed", min_insync=2)
         small.partition.lead(Epoch(1), [NODE], [NODE, NodeId(NODE + 1)])
-        assert refusal_code(lambda: small.partition.append(batch_of())) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert refusal_code(lambda: small.partition.writer.append(batch_of())) is ErrorCode.NOT_ENOUGH_REPLICAS
 
     def test_are_refused_if_they_are_too_large(self, small: SmallPartition) -> None:
         large = encode_batch([(0, b"", bytes(2 << 20), ())])
-        assert refusal_code(lambda: small.partition.append(large)) is ErrorCode.MESSAGE_TOO_LARGE
+        assert refusal_code(lambda: small.partition.writer.append(large)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 class TestMarkers:
@@ -180,7 +180,7 @@ class TestMarkers:
 
     def test_come_after_what_clients_have_staged(self, small: SmallPartition) -> None:
         small.send(transactional(0))
-        small.partition.admit(memoryview(transactional(1)), ACKS_ALL, PRODUCE_VERSION)
+        small.partition.writer.admit(memoryview(transactional(1)), ACKS_ALL, PRODUCE_VERSION)
         assert end(small, is_commit=True).base_offset == 2
 
     def test_that_come_too_late_are_not_written(self, small: SmallPartition) -> None:
@@ -198,28 +198,28 @@ class TestMarkers:
 class TestAdmission:
     def test_a_first_batch_needs_a_grant(self, small: SmallPartition) -> None:
         batch = memoryview(transactional(0))
-        admit = lambda: small.partition.admit(batch, ACKS_ALL, PRODUCE_VERSION)  # noqa: E731
+        admit = lambda: small.partition.writer.admit(batch, ACKS_ALL, PRODUCE_VERSION)  # noqa: E731
         assert refusal_code(admit) is ErrorCode.INVALID_TXN_STATE
-        claim = small.partition.wants_grant(batch)
+        claim = small.partition.writer.wants_grant(batch)
         assert claim is not None
-        small.partition.grant_transaction(claim)
-        assert small.partition.wants_grant(batch) is None
+        small.partition.writer.grant_transaction(claim)
+        assert small.partition.writer.wants_grant(batch) is None
         assert admit().base_offset == 0
         small.stage.commit()
 
     def test_a_marker_uses_the_grant_up(self, small: SmallPartition) -> None:
         small.send(transactional(0))
-        assert small.partition.wants_grant(memoryview(transactional(1))) is None
+        assert small.partition.writer.wants_grant(memoryview(transactional(1))) is None
         end(small, is_commit=True)
-        assert small.partition.wants_grant(memoryview(transactional(1))) is not None
+        assert small.partition.writer.wants_grant(memoryview(transactional(1))) is not None
 
     def test_a_new_leadership_knows_no_grants(self, small: SmallPartition) -> None:
         batch = memoryview(transactional(0))
-        claim = small.partition.wants_grant(batch)
+        claim = small.partition.writer.wants_grant(batch)
         assert claim is not None
-        small.partition.grant_transaction(claim)
+        small.partition.writer.grant_transaction(claim)
         small.partition.lead(Epoch(1), [NODE], [NODE])
-        assert small.partition.wants_grant(batch) is not None
+        assert small.partition.writer.wants_grant(batch) is not None
 
     @pytest.mark.parametrize(
         "batch",
@@ -231,7 +231,7 @@ class TestAdmission:
         ],
     )
     def test_other_batches_need_none(self, small: SmallPartition, batch: bytes) -> None:
-        assert small.partition.wants_grant(memoryview(batch)) is None
+        assert small.partition.writer.wants_grant(memoryview(batch)) is None
 
     def test_a_batch_outside_of_an_open_transaction_is_refused(self, small: SmallPartition) -> None:
         small.send(transactional(0))

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.broker import quorum
 from headrace.broker.identity import IDENTITY_FILE, Identity, WrongIdentity
-from headrace.broker.metadata_store import METADATA_LOG
+from headrace.broker.metadata_store import METADATA_LOG, SNAPSHOT_FILE
+from headrace.storage.checkpoints import RECOVERY_POINTS
 from headrace.storage.damage import DamagedLog
-from headrace.storage.layout import directory_of
+from headrace.storage.layout import ANEW, directory_of
 from headrace.testing import Broker
 
 if TYPE_CHECKING:
@@ -42,6 +44,36 @@ def test_a_metadata_log_that_was_taken_away_costs_no_data(data_dir: Path) -> Non
     shutil.rmtree(data_dir / directory_of(METADATA_LOG))
     assert "metadata log" in refused(data_dir)
     assert not (data_dir / directory_of(METADATA_LOG)).exists(), "a backup must find its place free"
+
+
+@pytest.fixture
+def data_dir_with_snapshot(monkeypatch: pytest.MonkeyPatch, data_dir: Path) -> Path:
+    monkeypatch.setattr(quorum, "SNAPSHOT_EVERY", 1)
+    with Broker(data_dir=data_dir):
+        pass
+    assert (data_dir / SNAPSHOT_FILE).exists()
+    return data_dir
+
+
+def test_a_metadata_log_that_was_taken_away_is_missed_in_spite_of_its_snapshot(data_dir_with_snapshot: Path) -> None:
+    shutil.rmtree(data_dir_with_snapshot / directory_of(METADATA_LOG))
+    assert "metadata log" in refused(data_dir_with_snapshot)
+
+
+def test_a_metadata_log_that_was_about_to_begin_after_its_snapshot_does_so(data_dir_with_snapshot: Path) -> None:
+    """A crash came when the old one was gone. What was agreed on is in the snapshot."""
+    directory = data_dir_with_snapshot / directory_of(METADATA_LOG)
+    shutil.rmtree(directory)
+    directory.with_name(directory.name + ANEW).mkdir()
+    (data_dir_with_snapshot / RECOVERY_POINTS).unlink()
+    before = logs_in(data_dir_with_snapshot) - {directory.name + ANEW}
+    with Broker(data_dir=data_dir_with_snapshot) as broker:
+        broker.create_topic("more", partitions=1)
+    with Broker(data_dir=data_dir_with_snapshot):
+        pass
+    after = logs_in(data_dir_with_snapshot)
+    assert before < after
+    assert len(after) == 3
 
 
 def test_a_metadata_log_that_was_emptied_costs_no_data(data_dir: Path) -> None:

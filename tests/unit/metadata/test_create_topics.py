@@ -7,6 +7,7 @@ import pytest
 from headrace.metadata.assignments import ManualAssignment
 from headrace.metadata.configs import ConfigResource, ConfigSource, ResourceKind
 from headrace.metadata.effective_configs import NodeConfigs
+from headrace.metadata.node_commands import drain_node, fence_node
 from headrace.metadata.records import ConfigChanged, PartitionCreated, TopicCreated
 from headrace.metadata.topic_commands import (
     PARTITIONS_PER_CLUSTER_MAX,
@@ -68,6 +69,22 @@ def test_replicas_can_be_assigned_by_hand():
     partitions = list(image.topic_named("orders").in_order())
     assert [partition.replicas for partition in partitions] == [(2, 1), (1, 3)]
     assert [partition.leader for partition in partitions] == [2, 1]
+
+
+def test_who_was_assigned_by_hand_and_is_away_neither_leads_nor_is_in_sync():
+    image = cluster_of(1, 2, 3)
+    image = image.apply_all(fence_node(image, NodeId(3)).records)
+    image = image.apply_all(drain_node(image, NodeId(2)).records)
+    image = with_topics(image, NewTopic("orders", assignments=assigned((3, 2, 1), (2, 3, 1))))
+    partitions = list(image.topic_named("orders").in_order())
+    assert [(partition.leader, partition.isr) for partition in partitions] == [(1, (2, 1)), (1, (2, 1))]
+    image = image.apply_all(fence_node(image, NodeId(1)).records)
+    new = NewTopic("new", assignments=assigned((3, 1)))
+    (outcome,) = create_topics(image, [new], NODE, TopicIds()).response
+    assert refused(outcome) == (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "partition 0 is assigned to nodes that are all away: [3, 1]",
+    )
 
 
 def test_validate_only_answers_the_same_but_changes_nothing():

@@ -52,6 +52,10 @@ RECORDS_ON_DISK = [
         PartitionChanged(TOPIC_ID, 7, (TWO,), TWO, Epoch(5), 6, (ONE, TWO), (ONE,), (TWO,)),
         f"06 00 {ID_HEX} 00000007 02 00000002 00000002 00000005 00000006 {MOVING}",
     ),
+    (
+        PartitionChanged(TOPIC_ID, 7, (ONE,), ONE, Epoch(5), 6, eligible=(TWO,)),
+        f"06 00 {ID_HEX} 00000007 02 00000001 00000001 00000005 00000006 01 03 05 02 00000002",
+    ),
     (ConfigChanged(ConfigResource(ResourceKind.TOPIC, "t"), "k", "v"), "07 00 02 0274 026b 0276 00"),
     (ConfigChanged(CLUSTER_DEFAULTS, "k", None), "07 00 04 01 026b 00 00"),
     (ConfigChanged(CLUSTER_DEFAULTS, "k", ""), "07 00 04 01 026b 01 00"),

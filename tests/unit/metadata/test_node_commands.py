@@ -42,6 +42,24 @@ def started(image, node_id, life, **more):
     return image.apply_all(unfence_node(image, node_id, registered.response).records)
 
 
+@pytest.mark.parametrize(
+    ("node_id", "more"),
+    [
+        (-5, {}),
+        (2**31, {}),
+        (4, {"session_ms": 0}),
+        (4, {"endpoints": (Endpoint("kafka", "", 9092),)}),
+        (4, {"endpoints": (Endpoint("kafka", "h" * 256, 9092),)}),
+        (4, {"endpoints": (KAFKA, Endpoint("kafka", "127.0.0.1", 70_000))}),
+        (4, {"endpoints": (Endpoint("kafka", "127.0.0.1", -5),)}),
+    ],
+)
+def test_what_could_not_be_told_to_others_is_not_written_down(node_id, more):
+    with pytest.raises(Refusal) as refused:
+        register_node(cluster_of(1, 2, 3), NodeId(node_id), b"life", **more)
+    assert refused.value.code is ErrorCode.INVALID_REGISTRATION
+
+
 def states(image, name="a"):
     """Leader, leader epoch and in-sync set of each partition."""
     return [(it.leader, it.leader_epoch, it.isr) for it in image.topic_named(name).in_order()]

@@ -168,6 +168,32 @@ def test_replicas_move_when_the_new_ones_are_in_sync(image):
     assert not partition.is_moving
 
 
+def test_another_move_does_not_leave_a_leader_behind_that_is_no_replica(image):
+    """Three leads as one who is being added; then the replicas are to go elsewhere."""
+    image = with_isr(moving(with_isr(moving(image, ONE, TWO), ONE, TWO), THREE, FOUR), ONE, TWO, THREE)
+    image = image.apply_all(fence_node(image, ONE).records)
+    image = image.apply_all(elect_leaders(image, [Election(FIRST, ElectionKind.PREFERRED)]).records)
+    partition = partition_of(image)
+    assert (partition.leader, partition.isr, partition.adding) == (THREE, (TWO, THREE), (THREE, FOUR))
+    partition = partition_of(moving(image, FOUR, TWO))
+    assert (partition.leader, partition.isr, partition.replicas) == (TWO, (TWO,), (FOUR, TWO, ONE))
+    image = image.apply_all(fence_node(image, TWO).records)
+    assert partition_of(image).isr == (THREE,), "only it has what was acknowledged since"
+    outcome = reassign(image, [Reassignment(FIRST, (ONE, TWO))]).response[0]
+    assert refused(outcome) == (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        f"only replicas that are being moved to are in sync with {FIRST}; let the move end",
+    )
+
+
+def test_an_unclean_election_prefers_replicas_that_may_have_something(image):
+    image = with_isr(moving(with_isr(moving(image, ONE, TWO), ONE, TWO), THREE, FOUR), ONE)
+    image = image.apply_all(fence_node(image, ONE).records)
+    assert not partition_of(image).has_leader
+    image = image.apply_all(elect_leaders(image, [Election(FIRST, ElectionKind.UNCLEAN)]).records)
+    assert partition_of(image).leader == TWO, "Three and Four are being filled"
+
+
 def test_a_move_can_be_stopped_and_asked_for_twice(image):
     started = moving(image, ONE, TWO, FOUR)
     assert moving(started, ONE, TWO, FOUR).partition(*FIRST).adding == (FOUR,)
@@ -175,6 +201,13 @@ def test_a_move_can_be_stopped_and_asked_for_twice(image):
     assert (stopped.replicas, stopped.isr, stopped.is_moving) == ((ONE, TWO, THREE), (ONE, TWO, THREE), False)
     nothing = reassign(image, [Reassignment(FIRST, None)]).response[0]
     assert refused(nothing)[0] is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_a_move_that_is_stopped_makes_nobody_lead_who_is_away(image):
+    image = moving(with_isr(image, ONE), FOUR)
+    image = image.apply_all(fence_node(image, ONE).records)
+    stopped = partition_of(moving(image))
+    assert (stopped.leader, stopped.isr) == (NO_NODE, (ONE,))
 
 
 def test_a_new_order_or_fewer_replicas_need_no_move(image):
@@ -229,7 +262,9 @@ def test_the_plan_for_an_added_node_is_its_share(image):
 
 
 def given_up(image, node_id, log_id=FIRST):
-    return image.apply_all(give_up_replica(image, node_id, image.nodes[node_id].broker_epoch, log_id).records)
+    return image.apply_all(
+        give_up_replica(image, node_id, image.nodes[node_id].broker_epoch, log_id, is_lost=True).records
+    )
 
 
 def test_a_damaged_follower_leaves_and_the_leader_begins_anew(image):
@@ -261,7 +296,7 @@ def test_the_last_one_in_sync_cannot_be_given_up(image):
 
 def test_only_a_living_node_gives_up_what_it_has(image):
     with pytest.raises(Refusal) as refusal:
-        give_up_replica(image, ONE, image.nodes[ONE].broker_epoch + 1, FIRST)
+        give_up_replica(image, ONE, image.nodes[ONE].broker_epoch + 1, FIRST, is_lost=True)
     assert refusal.value.code is ErrorCode.STALE_BROKER_EPOCH
     with pytest.raises(Refusal) as refusal:
         given_up(image, FOUR)

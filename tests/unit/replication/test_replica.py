@@ -122,6 +122,24 @@ def test_with_too_few_in_sync_nothing_new_is_committed() -> None:
     assert replica.set_in_sync([ME, SECOND]) == 10
 
 
+def test_who_is_eligible_counts_although_enough_are_in_sync() -> None:
+    """The controller goes by another min.insync.replicas, or has not reviewed it yet: it may still elect Third."""
+    replica = leader(ME, SECOND)
+    replica.on_written(Offset(100))
+    replica.on_flushed(Offset(100))
+    reached(replica, THIRD, 40)
+    assert replica.set_in_sync([ME], [THIRD]) == 40
+    assert reached(replica, THIRD, 60) == 60
+    assert replica.set_in_sync([ME]) == 100
+
+
+def test_a_new_leader_counts_who_is_eligible() -> None:
+    replica = replica_at(10)
+    assert replica.become_leader(Epoch(5), [ME], ALL, 0, [SECOND]) == 0
+    assert reached(replica, THIRD, 10) == 0
+    assert reached(replica, SECOND, 10) == 10
+
+
 def test_a_new_leadership_forgets_what_followers_had() -> None:
     replica = leader(ME, SECOND)
     reached(replica, SECOND, 50)
@@ -376,3 +394,5 @@ def test_records_are_deleted_once_all_in_sync_say_so() -> None:
     assert not replica.begins_everywhere_at(Offset(5))
     replica.on_follower_fetched(SECOND, 1, Offset(10), Offset(10), 0, log_start=Offset(5))
     assert replica.begins_everywhere_at(Offset(5))
+    replica.set_in_sync([ME, SECOND], [THIRD])
+    assert not replica.begins_everywhere_at(Offset(5)), "Third may be elected, and would bring them back"

@@ -132,7 +132,7 @@ async def test_nobody_passes_for_a_follower_where_clients_come_in(tmp_path: Path
         assert server.node.followers_heard_ms == {}
 
 
-async def test_letters_of_another_cluster_and_damaged_ones_change_nothing(tmp_path: Path) -> None:
+async def test_letters_of_another_cluster_damaged_ones_and_absurd_ones_change_nothing(tmp_path: Path) -> None:
     async with living_server(tmp_path) as server:
         meeting = KafkaServer(server.node, is_for_nodes=True)
         place = await meeting.start(Address("127.0.0.1", 0))
@@ -144,6 +144,10 @@ async def test_letters_of_another_cluster_and_damaged_ones_change_nothing(tmp_pa
         assert (await client.ask(replace(vote, target=ABSENT), 0)).error_code == ErrorCode.INVALID_VOTER_KEY
         damaged = RaftAppendEntriesRequest(ALONE, cluster_id, ABSENT, b"d" * 16, term + 5, entries=b"x" * 100)
         assert (await client.ask(damaged, 0)).error_code == ErrorCode.CORRUPT_MESSAGE
+        nameless = replace(damaged, cluster_id="", entries=b"")
+        assert (await client.ask(nameless, 0)).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+        leap = replace(damaged, term=2**31 - 1, entries=b"")
+        assert (await client.ask(leap, 0)).error_code == ErrorCode.INVALID_REQUEST
         assert server.node.quorum.raft.term == term
         writer.close()
         await meeting.stop()

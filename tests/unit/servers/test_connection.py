@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from headrace.broker.fetching import FetchSession
-from headrace.broker.partition import Partition
+from headrace.broker.writing import Writer
 from headrace.model.errors import DiskFailure
 from headrace.servers.kafka import server as kafka_server
 from headrace.servers.kafka.connection import IN_FLIGHT_MAX, LONG_POLLS_MAX, OUTBOUND_MAX
@@ -101,13 +101,13 @@ async def test_a_bug_while_batches_are_staged_leaves_none_of_them_behind(
 ) -> None:
     """Staged batches are views of this connection's buffer: whoever writes them later would write something else."""
     victim = await living.connect()
-    admit = Partition.admit
+    admit = Writer.admit
 
-    def admit_two(partition: Partition, *arguments: Any) -> Any:
-        return stumble() if partition.index == 2 else admit(partition, *arguments)
+    def admit_two(writer: Writer, *arguments: Any) -> Any:
+        return stumble() if writer.partition.index == 2 else admit(writer, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Partition, "admit", admit_two)
+        patch.setattr(Writer, "admit", admit_two)
         victim.begin(produce("topic", b"x" * 100, partitions=3), 7)
         assert await victim.frame() is None
     client = await living.connect()

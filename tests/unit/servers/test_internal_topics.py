@@ -101,7 +101,7 @@ async def test_a_log_that_cannot_be_loaded_is_offline_and_the_other_coordinators
         client = await server.connect()
         await find_coordinator(client)
         partition = server.node.topics.partition(CONSUMER_OFFSETS, 3)
-        partition.append(encode_batch([(1_700_000_000_000, b"?", b"no record of a coordinator", ())]))
+        partition.writer.append(encode_batch([(1_700_000_000_000, b"?", b"no record of a coordinator", ())]))
     async with living_server(tmp_path) as server:
         served = server.node.topics.topic(partition.log_id.topic_id)
         assert served is not None

@@ -95,7 +95,7 @@ async def test_markers_that_were_written_before_their_order_was_repeated_do_not_
     )
     async with living_server(tmp_path) as server:
         state, written = await partitions_with_another_replica(server)
-        state.append(encode_batch([(0, *encode(record_of("t", ending)), ())]))
+        state.writer.append(encode_batch([(0, *encode(record_of("t", ending)), ())]))
         shard = server.node.coordination._new_transaction_shard(state)
         running = asyncio.create_task(shard.run())
         await until(lambda: shard._mind is not None)

@@ -31,7 +31,7 @@ PRODUCER = ProducerId(7)
 
 
 def append(partition: Partition, timestamp_ms: int = NOON, *, is_transactional: bool = True) -> None:
-    partition.append(
+    partition.writer.append(
         encode_batch(
             [(timestamp_ms, b"k", b"v", ())],
             producer_id=PRODUCER if is_transactional else -1,
@@ -42,7 +42,7 @@ def append(partition: Partition, timestamp_ms: int = NOON, *, is_transactional: 
 
 
 def end(partition: Partition, *, is_commit: bool) -> None:
-    partition.write_marker(PRODUCER, 0, is_commit=is_commit, coordinator_epoch=3, transaction_version=1)
+    partition.writer.write_marker(PRODUCER, 0, is_commit=is_commit, coordinator_epoch=3, transaction_version=1)
 
 
 async def topic(server: LivingServer) -> Partition:

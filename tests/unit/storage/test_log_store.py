@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.model.errors import Refusal
 from headrace.model.names import LogId, TopicId, TopicPartition
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
@@ -269,6 +270,96 @@ async def test_a_deleted_log_takes_its_damaged_copy_along(world: World) -> None:
 
 
 @on_every_runtime
+async def test_a_log_that_comes_back_is_not_taken_for_the_one_that_was_deleted(world: World) -> None:
+    """A replica that moves away and back. Where it began before, and how far it was safe, may still be stored."""
+    stores = Stores(world)
+    async with stores.life(is_clean=False) as store:
+        log = await filled(store, FIRST)
+        log.advance_start(25)
+        await store.write_checkpoints()
+        await store.delete(FIRST)
+        log = await filled(store, FIRST, 3)
+        held = [header.base_offset for header in read_all(log)]
+        assert len(held) == 3
+    async with stores.life() as store:
+        assert [header.base_offset for header in read_all(await opened(store, FIRST))] == held
+
+
+@on_every_runtime
+async def test_a_log_that_others_have_is_not_expected_to_hold_what_it_held(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life() as store:
+        await filled(store, FIRST)
+    world.disk.remove_directory(layout.directory_of(FIRST))
+    async with stores.life(is_clean=False) as store:
+        store.others_have(FIRST)
+        await filled(store, FIRST, 3)
+    async with stores.life() as store:
+        assert [header.base_offset for header in read_all(await opened(store, FIRST))] == [0, 1, 2]
+
+
+async def test_a_log_is_not_created_while_an_earlier_one_would_vouch_for_it(simulated: SimulatedDisk) -> None:
+    world = World(SystemClock(), simulated, SystemEntropy(), SystemNetwork(), SystemThreads())
+    async with Stores(world).life() as store:
+        await filled(store, FIRST)
+        await store.write_checkpoints()
+        await store.delete(FIRST)
+        simulated.device.fail(Operation.CREATE, checkpoints.RECOVERY_POINTS, code=errno.ENOSPC)
+        with pytest.raises(Refusal, match="disk is full"):
+            await opened(store, FIRST)
+        assert not simulated.exists(layout.directory_of(FIRST))
+        assert (await opened(store, FIRST)).next_offset == 0
+
+
+@on_every_runtime
+async def test_a_log_whose_directory_was_removed_keeps_what_it_was_given_since(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life() as store:
+        await filled(store, FIRST)
+    world.disk.remove_directory(layout.directory_of(FIRST))
+    async with stores.life(is_clean=False) as store:
+        await store.prepare({FIRST: (TopicPartition("orders", 0), SETTINGS)})
+        await store.write_checkpoints()  # before anybody has asked for it
+        assert (await filled(store, FIRST, 3)).start_offset == 30
+    async with stores.life() as store:
+        assert [header.base_offset for header in read_all(await opened(store, FIRST))] == [30, 31, 32]
+
+
+async def test_a_log_is_not_cut_below_its_start_unless_that_can_be_remembered(simulated: SimulatedDisk) -> None:
+    world = World(SystemClock(), simulated, SystemEntropy(), SystemNetwork(), SystemThreads())
+    stores = Stores(world)
+    async with stores.life(is_clean=False) as store:
+        log = await filled(store, FIRST)
+        log.advance_start(25)
+        await store.write_start_offsets()
+        simulated.device.fail(Operation.CREATE, checkpoints.START_OFFSETS, code=errno.ENOSPC)
+        with pytest.raises(Refusal, match="disk is full"):
+            await store.truncate(log, 10)
+        await store.truncate(log, 10)
+        append(log, batch_at(10))
+        await store.flusher.flush([log])
+    async with stores.life() as store:
+        assert [header.base_offset for header in read_all(await opened(store, FIRST))] == [10]
+
+
+@pytest.mark.parametrize("path", [checkpoints.RECOVERY_POINTS, checkpoints.START_OFFSETS])
+async def test_a_log_does_not_begin_anew_unless_that_can_be_remembered(simulated: SimulatedDisk, path: str) -> None:
+    world = World(SystemClock(), simulated, SystemEntropy(), SystemNetwork(), SystemThreads())
+    stores = Stores(world)
+    name = TopicPartition("orders", 0)
+    async with stores.life(is_clean=False) as store:
+        await filled(store, FIRST)
+        simulated.device.fail(Operation.CREATE, path, code=errno.ENOSPC)
+        with pytest.raises(Refusal, match="disk is full"):
+            await store.begin_anew(FIRST, name, SETTINGS, 50)
+        log = await store.begin_anew(FIRST, name, SETTINGS, 50)
+        append(log, batch_at(50))
+        await store.flusher.flush([log])
+    async with stores.life() as store:
+        assert [header.base_offset for header in read_all(await opened(store, FIRST))] == [50]
+
+
+@on_every_runtime
 async def test_a_log_that_is_deleted_during_a_checkpoint_leaves_no_recovery_point(world: World) -> None:
     """Its replica may come back to this node, and must not begin where the one before ended."""
     async with Stores(world).life() as store:
@@ -288,7 +379,7 @@ async def test_a_log_that_begins_anew_during_a_checkpoint_does_not_inherit_a_rec
     async with stores.life() as store:
         await filled(store, FIRST)
         loop = asyncio.get_running_loop()
-        async with store._rewriting:  # as while segments of another log are swapped
+        async with store.swaps.rewriting:  # as while segments of another log are swapped
             anew = loop.create_task(store.begin_anew(FIRST, TopicPartition("orders", 0), SETTINGS, 0))
             await asyncio.sleep(A_MOMENT_S)
             checkpointing = loop.create_task(store.write_checkpoints())
@@ -299,7 +390,7 @@ async def test_a_log_that_begins_anew_during_a_checkpoint_does_not_inherit_a_rec
 
 
 class HeldUpDisk(SystemDisk):
-    """Its next replaced file waits, in its thread, until it may go on."""
+    """Its first recovery points wait, in their thread, until they may go on."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -307,10 +398,53 @@ class HeldUpDisk(SystemDisk):
         self.may_go_on = threading.Event()
 
     def replace_file(self, path: str, content: bytes) -> None:
-        if not self.is_held_up.is_set():
+        if path == checkpoints.RECOVERY_POINTS and not self.is_held_up.is_set():
             self.is_held_up.set()
             self.may_go_on.wait()
         super().replace_file(path, content)
+
+
+class SlowlyRemovingDisk(HeldUpDisk):
+    def replace_file(self, path: str, content: bytes) -> None:
+        SystemDisk.replace_file(self, path, content)
+
+    def remove_directory(self, path: str) -> None:
+        self.is_held_up.set()
+        self.may_go_on.wait()
+        super().remove_directory(path)
+
+
+async def test_a_stop_waits_for_a_log_that_begins_anew(tmp_path: Path) -> None:
+    """The old one is gone: without the new one the log would be missing."""
+    disk = SlowlyRemovingDisk(tmp_path)
+    world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads())
+    stores = Stores(world)
+    async with stores.life(is_clean=False) as store:
+        await filled(store, FIRST)
+        name = TopicPartition("orders", 0)
+        beginning = asyncio.get_running_loop().create_task(store.begin_anew(FIRST, name, SETTINGS, 50))
+        while not disk.is_held_up.is_set():
+            await asyncio.sleep(0.001)
+        beginning.cancel()
+        await asyncio.sleep(A_MOMENT_S)
+        disk.may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+        assert disk.list(layout.directory_of(FIRST))
+    async with stores.life() as store:
+        assert (await opened(store, FIRST)).start_offset == 50
+    disk.close()
+
+
+@on_every_runtime
+async def test_an_empty_log_does_not_take_the_place_of_the_damaged_copy_that_is_kept(world: World) -> None:
+    name, kept = TopicPartition("orders", 0), layout.directory_of(FIRST) + layout.DAMAGED
+    async with Stores(world).life() as store:
+        await filled(store, FIRST)
+        await store.begin_anew(FIRST, name, SETTINGS, 7, is_kept=True)
+        held = world.disk.list(kept)
+        await store.begin_anew(FIRST, name, SETTINGS, 9, is_kept=True)
+        assert world.disk.list(kept) == held
 
 
 async def test_a_stop_waits_for_the_checkpoint_that_it_interrupts(tmp_path: Path) -> None:
@@ -332,3 +466,56 @@ async def test_a_stop_waits_for_the_checkpoint_that_it_interrupts(tmp_path: Path
     assert checkpoint.cancelled()
     assert checkpoints.read_offsets(disk, checkpoints.RECOVERY_POINTS) == {FIRST: 11}
     disk.close()
+
+
+@on_every_runtime
+async def test_who_wrote_what_was_deleted_is_known_after_a_crash(world: World) -> None:
+    """A replica that ends where the log begins is compared by it. To say that an earlier leader had written it would
+    have the replica cut off what is committed."""
+    stores = Stores(world)
+    async with stores.life(is_clean=False) as store:
+        log = await filled(store, FIRST)
+        await store.write_checkpoints()
+        append(log, batch_at(30, epoch=7))
+        log.high_watermark = log.next_offset
+        log.settings = replace(SETTINGS, retention_ms=0)
+        assert log.delete_expired(FIRST_MS + 1_000_000)
+        await store.remove_garbage()
+    async with stores.life() as store:
+        log = await opened(store, FIRST)
+        assert (log.start_offset, log.next_offset) == (31, 31)
+        assert log.epochs.end_offset_for(7, 31) == (7, 31)
+
+
+async def test_retention_frees_a_disk_without_a_free_byte(simulated: SimulatedDisk) -> None:
+    device = simulated.device
+    world = World(SystemClock(), simulated, SystemEntropy(), SystemNetwork(), SystemThreads())
+    async with Stores(world).life() as store:
+        log = await filled(store, FIRST, 100)
+        log.settings = replace(SETTINGS, retention_ms=0)
+        assert len(log.delete_expired(FIRST_MS + 1_000_000)) > 5
+        device.capacity_bytes = sum(len(file.cached) for _, file in device.files())
+        before = world.disk.free_bytes()
+        await store.remove_garbage()
+        assert world.disk.free_bytes() > before
+        assert not log.take_garbage()
+        assert checkpoints.read_offsets(world.disk, checkpoints.START_OFFSETS)[FIRST] == log.start_offset
+        device.capacity_bytes = None
+
+
+@on_every_runtime
+async def test_logs_begin_where_their_files_do_if_somebody_took_the_checkpoints_away(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life() as store:
+        log = await filled(store, FIRST, 60)
+        log.advance_start(25)
+        assert log.delete_expired(FIRST_MS)
+        await store.remove_garbage()
+        first = log.segments[0].base_offset
+        assert first > 0
+    for path in (checkpoints.RECOVERY_POINTS, checkpoints.START_OFFSETS):
+        world.disk.remove(path)
+    for _ in range(2):
+        async with stores.life(is_clean=False) as store:
+            log = await opened(store, FIRST)
+            assert (log.start_offset, log.next_offset) == (first, 60)

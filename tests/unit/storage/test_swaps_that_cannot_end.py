@@ -89,7 +89,7 @@ async def with_a_swap_that_did_not_end(store: LogStore, device: Device) -> Parti
     seal(log)
     device.fail(Operation.REMOVE, f"{DIRECTORY}/{layout.swap_name((0, 3))}", code=errno.ENOSPC)
     with pytest.raises(Refusal):
-        await store.swap(log, cleaned_of(log), log.cuts)
+        await store.swaps.swap(log, cleaned_of(log), log.cuts)
     assert log.disk.exists(f"{DIRECTORY}/{layout.swap_name((0, 3))}")
     return log
 
@@ -104,7 +104,7 @@ async def test_what_was_cut_and_written_again_is_not_replaced_by_what_was_there_
     write(log, (b"c", b"1"), (b"d", b"1"), (b"c", b"2"))
     seal(log)
     assert log.can_swap(cleaned), "by the offsets alone nobody could tell"
-    assert not await store.swap(log, cleaned, cuts)
+    assert not await store.swaps.swap(log, cleaned, cuts)
     assert pairs_in(log) == [(b"c", b"1"), (b"d", b"1"), (b"c", b"2")]
     assert not [name for name in log.disk.list(DIRECTORY) if name.endswith((layout.CLEANED, layout.SWAP))]
 
@@ -124,17 +124,17 @@ async def test_a_promise_is_gone_before_the_log_is_cleaned_again(store: LogStore
     log = await with_a_swap_that_did_not_end(store, device)
     write(log, (b"c", b"1"), (b"b", b"2"))
     seal(log)
-    await store.settle(log)
+    await store.swaps.settle(log)
     next(cleaning_of(log))  # it has begun to write, and no more comes of it
     assert pairs_in(after_a_crash(device, log)) == [(b"b", b"1"), (b"a", b"2"), (b"c", b"1"), (b"b", b"2")]
 
 
 async def test_while_the_disk_is_full_nothing_else_happens_to_the_log(store: LogStore, device: Device) -> None:
     log = await with_a_swap_that_did_not_end(store, device)
-    for change in (lambda: store.truncate(log, 2), lambda: store.settle(log)):
+    for change in (lambda: store.truncate(log, 2), lambda: store.swaps.settle(log)):
         device.fail(Operation.REMOVE, f"{DIRECTORY}/{layout.swap_name((0, 3))}", code=errno.ENOSPC)
         with pytest.raises(Refusal):
             await change()
     assert log.next_offset == 3
-    await store.settle(log)
+    await store.swaps.settle(log)
     assert not log.disk.exists(f"{DIRECTORY}/{layout.swap_name((0, 3))}")

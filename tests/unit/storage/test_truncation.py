@@ -72,6 +72,19 @@ def test_cutting_below_the_start_leaves_an_empty_log_there(disk: SystemDisk) -> 
     assert (log.start_offset, log.next_offset, log.size_bytes) == (5, 5, 0)
 
 
+def test_a_file_that_is_used_again_is_no_garbage(disk: SystemDisk) -> None:
+    log = log_of(disk, 30)
+    log.high_watermark = log.next_offset
+    log.advance_start(25)
+    assert log.delete_expired(0)
+    log.truncate(0)
+    append(log, batch_at(0))
+    for path in log.take_garbage():
+        disk.remove(path)
+    log.close()
+    assert len(read_all(reopened(log))) == 1
+
+
 def test_a_flush_that_a_cut_overtook_promises_nothing(disk: SystemDisk) -> None:
     log = log_of(disk, 10)
     ticket = log.begin_flush()

@@ -258,8 +258,18 @@ class GroupCoordinator:
                 offset_tombstone(group_id, place)
                 for group_id in self._offsets.groups_with(topics)
                 for place in self._offsets.places(group_id, topics)
-            ]
+            ],
+            is_divisible=True,
         )
+
+    def forget_unknown_topics(self, now: Now) -> Effects:
+        """`topics_deleted` for topics that went while nobody who coordinates here could hear of it.
+
+        Only for a leader whose topics hold all that leaders before it knew: what it merely has not heard of yet is
+        unknown as well, and its offsets may be acknowledged.
+        """
+        unknown = [name for name in self._offsets.topic_names() if self._topics.named(name) is None]
+        return self.topics_deleted(unknown, now) if unknown else Effects()
 
     def _committing_group(self, group_id: str, member_epoch: int) -> Group | None:
         """None if there is no such group, and whoever commits says that it is a member of it."""

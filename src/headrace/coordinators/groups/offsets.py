@@ -106,6 +106,11 @@ class CommittedOffsets:
         yield from self._kept
         yield from (group_id for group_id in self._waiting if group_id not in self._kept)
 
+    def topic_names(self) -> set[str]:
+        """Of all topics with an offset, committed or waiting."""
+        names = {topic for topics in self._kept.values() for topic in topics}
+        return names | {place.topic for places in self._waiting.values() for place in places}
+
     def groups_with(self, topics: frozenset[str]) -> Iterable[str]:
         """Those with an offset in one of the topics."""
         for group_id in self.groups():
@@ -119,12 +124,6 @@ class CommittedOffsets:
     def topics(self, group_id: str) -> list[str]:
         """With committed offsets."""
         return list(self._kept.get(group_id, ()))
-
-    def of_topic(self, group_id: str, topic: str) -> Iterator[tuple[int, CommittedOffset]]:
-        topics = self._kept.get(group_id)
-        if topics is not None:
-            for partition, packed in topics.get(topic, _NO_PARTITIONS).items():
-                yield partition, _unpacked(packed)
 
     def times(self, group_id: str, topic: str) -> Iterator[tuple[int, Millis, Millis]]:
         """Of each partition, when its offset was committed and when it is to end, if that was said."""

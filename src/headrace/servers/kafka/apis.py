@@ -189,7 +189,8 @@ async def _forwarded(handle: Callable[[Any, Request], Any], message: Any, reques
             message, request.version, answer, client_id=request.client_id, client_host=host
         )
     except (Refusal, ClientError) as trouble:
-        log.warning("there is no controller to decide %s: %s", APIS[message.API_KEY].name, trouble)
+        # Whoever asked hears of it, and may ask often; the operator heard when the controller fell silent.
+        log.debug("there is no controller to decide %s: %s", APIS[message.API_KEY].name, trouble)
     # Nobody decides now. The handler hears it from the quorum, and knows how its own answer says so.
     outcome = handle(message, request)
     return await outcome if isawaitable(outcome) else outcome

@@ -179,7 +179,7 @@ def begin(
         return _begin_many(node, buffer, position, end, version, correlation_id)
     acks, timeout_ms, topic, index, start, size = one
     try:
-        admitted = node.topics.partition(topic, index).admit(buffer.view[start : start + size], acks, version)
+        admitted = node.topics.partition(topic, index).writer.admit(buffer.view[start : start + size], acks, version)
     except Refusal as refusal:
         return PendingProduce(acks, timeout_ms, version, correlation_id, [(topic, [_refused(index, refusal)])])
     return PendingOne(acks, timeout_ms, version, correlation_id, topic, admitted)
@@ -212,7 +212,7 @@ def _begin_many(
                 partition = partition_of(topic, index)
                 if refused and (code := refused.get(partition.name)):
                     raise Refusal(code, f"the transaction of {transactional_id!r} does not take {partition.name}")
-                results.append(partition.admit(batch, acks, version))
+                results.append(partition.writer.admit(batch, acks, version))
             except Refusal as refusal:
                 results.append(_refused(index, refusal))
         answers.append((topic, results))
@@ -228,7 +228,7 @@ def _claims(node: Node, view: memoryview, topics: Topics) -> list[Claim]:
                 partition = node.topics.partition(topic, index)
             except Refusal:
                 continue  # it is refused when its turn comes
-            claim = partition.wants_grant(view[start : start + size]) if size > 0 else None
+            claim = partition.writer.wants_grant(view[start : start + size]) if size > 0 else None
             if claim is not None:
                 claims.append(Claim(partition, claim))
     return claims
@@ -251,7 +251,7 @@ async def begin_granted(
     refused = await _ask_for_grants(node, needs, version)
     for partition, claim in needs.claims:
         if not refused.get(partition.name):
-            partition.grant_transaction(claim)
+            partition.writer.grant_transaction(claim)
     pending = _begin_many(node, frame, position, len(frame.raw), version, correlation_id, refused)
     assert isinstance(pending, PendingProduce)
     return pending

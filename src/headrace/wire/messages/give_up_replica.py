@@ -1,5 +1,5 @@
 # Generated from schemas/give_up_replica.schema by tools/generate_messages.py; do not edit.
-"""GiveUpReplica: a node's copy of a partition is damaged; it asks to be let out of the in-sync set. Between nodes only."""
+"""GiveUpReplica: a node's copy of a partition is damaged (lost), or finds no room; it asks to be let out of the in-sync set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 from headrace.model.names import NO_TOPIC_ID, TopicId
 from headrace.wire.primitives import Reader, Writer
 
-_iqui = Struct(">iq16si")
+_iquit = Struct(">iq16si?")
 
 
 @dataclass(slots=True)
@@ -23,15 +23,16 @@ class GiveUpReplicaRequest:
     broker_epoch: int = 0
     topic_id: TopicId = NO_TOPIC_ID
     partition_index: int = 0
+    is_lost: bool = False
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
-        node_id, broker_epoch, topic_id, partition_index = reader.unpack(_iqui)
+        node_id, broker_epoch, topic_id, partition_index, is_lost = reader.unpack(_iquit)
         reader.skip_tagged_fields()
-        return cls(node_id, broker_epoch, topic_id, partition_index)
+        return cls(node_id, broker_epoch, topic_id, partition_index, is_lost)
 
     def encode(self, writer: Writer, version: int) -> None:
-        writer.pack(_iqui, self.node_id, self.broker_epoch, self.topic_id, self.partition_index)
+        writer.pack(_iquit, self.node_id, self.broker_epoch, self.topic_id, self.partition_index, self.is_lost)
         writer.no_tagged_fields()
 
 

@@ -214,6 +214,7 @@ class PartitionChangedRecord:
     replicas: list[int] | None = None  # null: as before
     adding: list[int] = field(default_factory=list)  # replicas that are being moved here
     removing: list[int] = field(default_factory=list)  # replicas that go once those are in sync
+    eligible: list[int] = field(default_factory=list)  # not in sync, and yet they have all that was committed
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -223,6 +224,7 @@ class PartitionChangedRecord:
         replicas: list[int] | None = None
         adding: list[int] = []
         removing: list[int] = []
+        eligible: list[int] = []
         for tag in reader.tagged_fields():
             if tag == 0:
                 replicas = reader.nullable_numbers("i", True)
@@ -230,7 +232,11 @@ class PartitionChangedRecord:
                 adding = reader.numbers("i", True)
             elif tag == 2:
                 removing = reader.numbers("i", True)
-        return cls(topic_id, partition, isr, leader, leader_epoch, partition_epoch, replicas, adding, removing)
+            elif tag == 3:
+                eligible = reader.numbers("i", True)
+        return cls(
+            topic_id, partition, isr, leader, leader_epoch, partition_epoch, replicas, adding, removing, eligible,
+        )
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.pack(_ui, self.topic_id, self.partition)
@@ -249,6 +255,10 @@ class PartitionChangedRecord:
             value = Writer()
             value.numbers("i", self.removing, True)
             tagged.append((2, value))
+        if self.eligible:
+            value = Writer()
+            value.numbers("i", self.eligible, True)
+            tagged.append((3, value))
         writer.tagged_fields(tagged)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.coordinators.transactions.answers import ADD_KNOWS_FENCED, known_error
+from headrace.coordinators.transactions.coordinator import AddPartitions
 from headrace.metadata.internal import CONSUMER_OFFSETS
 from headrace.model.errors import Refusal
 from headrace.model.names import ProducerId
@@ -21,10 +22,6 @@ async def handle(message: AddOffsetsToTxnRequest, request: Request) -> AddOffset
         name = coordination.offsets_partition(message.group_id)
     except Refusal as refusal:
         return AddOffsetsToTxnResponse(error_code=refusal.code)
-    codes = await coordination.add_to_transaction(
-        message.transactional_id,
-        ProducerId(message.producer_id),
-        message.producer_epoch,
-        [name],
-    )
+    asked = AddPartitions(message.transactional_id, ProducerId(message.producer_id), message.producer_epoch, (name,))
+    codes = await coordination.add_here(asked)
     return AddOffsetsToTxnResponse(error_code=known_error(codes[name], request.version, ADD_KNOWS_FENCED))

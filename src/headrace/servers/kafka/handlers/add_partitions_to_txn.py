@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.coordinators.transactions.answers import ADD_KNOWS_FENCED, known_error
+from headrace.coordinators.transactions.coordinator import AddPartitions
 from headrace.model.errors import ErrorCode
 from headrace.model.names import ProducerId, TopicPartition
 from headrace.wire.messages.add_partitions_to_txn import (
@@ -49,14 +50,15 @@ async def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> 
     wanted = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     codes = _unknown(wanted, request)
     if not codes:
-        codes = await request.node.coordination.add_to_transaction(
+        asked = AddPartitions(
             transaction.transactional_id,
             ProducerId(transaction.producer_id),
             transaction.producer_epoch,
-            wanted,
+            tuple(wanted),
             transaction_version=BUMPING_VERSION if request.version >= BUMPING_FROM else 0,
             verify_only=transaction.verify_only,
         )
+        codes = await request.node.coordination.add_here(asked)
     return [_result(topic, codes, request.version) for topic in transaction.topics]
 
 

@@ -71,7 +71,7 @@ def _partition(request: Request, topic: Topic, partition: Partition) -> Describe
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
+        eligible_leader_replicas=list(partition.eligible),
         last_known_elr=[],
         offline_replicas=offline_replicas(request.node, topic, partition),
     )

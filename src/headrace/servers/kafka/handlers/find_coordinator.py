@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE
-from headrace.servers.kafka.handlers.metadata import address_of
+from headrace.servers.kafka.handlers.metadata import address_of, serving_leader
 from headrace.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from headrace.wire.partitioning import partition_for_coordinated
 
@@ -43,11 +43,13 @@ async def _find(key: str, kind: int, request: Request) -> Coordinator:
 
 
 def _coordinator(topic: str, key: str, request: Request) -> tuple[NodeId, Address]:
-    """Whoever leads the partition that the key belongs to."""
+    """Whoever leads the partition that the key belongs to, and is there: who asks would try no other for long."""
     image = request.node.image
     found = image.topic_named(topic)
-    partition = None if found is None else found.partitions.get(partition_for_coordinated(key, found.partition_count))
-    node = None if partition is None else image.nodes.get(partition.leader)
+    node = None
+    if found is not None:
+        partition = found.partitions[partition_for_coordinated(key, found.partition_count)]
+        node = image.nodes.get(serving_leader(request.node, found, partition))
     address = None if node is None else address_of(request, node)
     if node is None or address is None:
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads the part of {topic} that {key!r} belongs to")

@@ -1,4 +1,4 @@
-"""GiveUpReplica (key 20020, ours, between nodes): a node's copy is damaged, and must not be counted on any more."""
+"""GiveUpReplica (key 20020, ours, between nodes): a node's copy is damaged, or finds no room for more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ async def handle(message: GiveUpReplicaRequest, request: Request) -> GiveUpRepli
     log_id = LogId(message.topic_id, message.partition_index)
     try:
         await request.node.quorum.submit(
-            lambda image: give_up_replica(image, NodeId(message.node_id), message.broker_epoch, log_id)
+            lambda image: give_up_replica(
+                image, NodeId(message.node_id), message.broker_epoch, log_id, is_lost=message.is_lost
+            )
         )
     except Refusal as refusal:
         return GiveUpReplicaResponse(refusal.code, refusal.message)

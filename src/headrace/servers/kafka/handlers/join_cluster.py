@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 from headrace.broker.assembly import NODES
 from headrace.metadata.node_commands import admit_node
 from headrace.metadata.records import Endpoint
-from headrace.model.errors import Refusal
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
+from headrace.raft.membership import Replica
+from headrace.runtime.network import Address
 from headrace.wire.messages.join_cluster import JoinClusterRequest, JoinClusterResponse, MemberAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headrace.broker.node import Node
     from headrace.metadata.image import ClusterImage
     from headrace.servers.kafka.apis import Request
 
@@ -34,8 +37,17 @@ async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterRe
             )
         )
     except Refusal as refusal:
+        if refusal.code is ErrorCode.NOT_CONTROLLER and message.cluster_id == node.assembly.cluster_id:
+            _note_moved(message, node)
         return JoinClusterResponse(refusal.code, refusal.message)
     return JoinClusterResponse(cluster_id=cluster_id, nodes=list(_addresses(node.image)))
+
+
+def _note_moved(message: JoinClusterRequest, node: Node) -> None:
+    for endpoint in message.endpoints:
+        if endpoint.listener == NODES:
+            voter = Replica(NodeId(message.node_id), message.directory_id)
+            node.assembly.note_moved(voter, Address(endpoint.host, endpoint.port))
 
 
 def _addresses(image: ClusterImage) -> Iterator[MemberAddress]:

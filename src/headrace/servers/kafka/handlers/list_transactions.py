@@ -18,6 +18,8 @@ async def handle(message: ListTransactionsRequest, request: Request) -> ListTran
         try:
             found: ListTransactionsResponse = await shard.look(lambda mind: mind.list(message, now_ms))
         except Refusal as refusal:
+            if shard.is_closed:
+                continue  # it has moved since: another node lists what it has
             return ListTransactionsResponse(error_code=refusal.code)
         if found.error_code:
             return found

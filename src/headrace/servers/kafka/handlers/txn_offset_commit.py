@@ -27,14 +27,19 @@ Codes = dict[tuple[str, int], int]
 
 
 async def handle(message: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitResponse:
+    known = _of_known_topics(message, request)
+    codes = await _commit(known, request) if known.topics else {}
+    return TxnOffsetCommitResponse(topics=[_answer(topic, codes) for topic in message.topics])
+
+
+def _of_known_topics(message: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitRequest:
     known = []
     for topic in message.topics:
         found = request.node.image.topic_named(topic.name)
         inside = [part for part in topic.partitions if found and 0 <= part.partition_index < found.partition_count]
         if inside:
             known.append(replace(topic, partitions=inside))
-    codes = await _commit(replace(message, topics=known), request) if known else {}
-    return TxnOffsetCommitResponse(topics=[_answer(topic, codes) for topic in message.topics])
+    return replace(message, topics=known)
 
 
 async def _commit(message: TxnOffsetCommitRequest, request: Request) -> Codes:
@@ -43,7 +48,7 @@ async def _commit(message: TxnOffsetCommitRequest, request: Request) -> Codes:
     try:
         name = coordination.offsets_partition(message.group_id)
         shard = coordination.groups_of(message.group_id)
-        claim = shard.partition.claim_transaction(ProducerId(message.producer_id), message.producer_epoch)
+        claim = shard.partition.writer.claim_transaction(ProducerId(message.producer_id), message.producer_epoch)
         codes = await coordination.add_to_transaction(
             message.transactional_id,
             ProducerId(message.producer_id),
@@ -56,9 +61,11 @@ async def _commit(message: TxnOffsetCommitRequest, request: Request) -> Codes:
             code = _code_for(codes[name], request.version)
             raise Refusal(code, f"the transaction of {message.transactional_id!r} cannot take offsets")
         if claim is not None:
-            shard.partition.grant_transaction(claim)
+            shard.partition.writer.grant_transaction(claim)
+        coordination.groups_of(message.group_id)  # raises if another node is to lead by now
+        still_known = _of_known_topics(message, request)  # of those deleted meanwhile, offsets are gone already
         answer: TxnOffsetCommitResponse = await shard.ask(
-            lambda mind, token, now: mind.commit_offsets_in_transaction(message, caller, token, now)
+            lambda mind, token, now: mind.commit_offsets_in_transaction(still_known, caller, token, now)
         )
     except Refusal as refusal:
         return {
