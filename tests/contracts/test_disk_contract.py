@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.disk import Disk, FileSlice, SystemDisk
-from headrace.simulation.device import Device
+from headrace.simulation.device import Device, Operation
 from headrace.simulation.disk import SimulatedDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -289,6 +289,52 @@ def test_syncs_change_nothing_that_can_be_seen(disk: Disk) -> None:
     assert disk.list("d") == ["log"]
     assert disk.free_bytes() > 0
     file.close()
+
+
+@pytest.fixture(params=["real", "simulated"])
+def failing_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    """A disk whose file `bad` cannot be synced."""
+    if request.param == "simulated":
+        device = Device(random.Random(1))
+        device.fail(Operation.SYNC, "bad")
+        yield SimulatedDisk(device)
+        return
+    disk = SystemDisk(tmp_path)
+    (tmp_path / "bad").symlink_to("/dev/full")
+    yield disk
+    disk.close()
+
+
+SYNCS: list[Callable[[Disk], object]] = [
+    lambda disk: disk.open("good").sync(),
+    lambda disk: disk.sync_directory(""),
+    lambda disk: disk.sync_everything(),
+    lambda disk: disk.replace_file("safe", b"content"),
+]
+
+
+def test_after_a_failed_sync_no_sync_is_believed(failing_disk: Disk) -> None:
+    """Whoever asks next might be told that all is well by a kernel that has told of the failure once."""
+    earlier = failing_disk.open("good", create=True)
+    for sync in SYNCS:
+        sync(failing_disk)
+    with pytest.raises(OSError):
+        failing_disk.open("bad", create=True).sync()
+    with pytest.raises(OSError, match="an earlier sync has failed"):
+        earlier.sync()
+    for sync in SYNCS:
+        with pytest.raises(OSError, match="an earlier sync has failed"):
+            sync(failing_disk)
+
+
+def test_a_sync_of_what_is_closed_or_gone_says_nothing_of_the_disk(disk: Disk) -> None:
+    file = disk.open("log", create=True)
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.sync()
+    with pytest.raises(FileNotFoundError):
+        disk.sync_directory("gone")
+    disk.sync_everything()
 
 
 @pytest.fixture(params=["real", "simulated"])

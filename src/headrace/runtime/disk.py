@@ -48,7 +48,8 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Return when every byte written before the call is on the device. OSError is final: never try again."""
+        """Return when every byte written before the call is on the device. OSError is final: after one, every sync of
+        this disk fails, of whatever file and in whatever way, until the process ends."""
         ...
 
     def is_cached(self, position: int, size: int) -> bool:
@@ -155,11 +156,33 @@ class FileSlice:
         self.file.release()
 
 
-class SystemFile:
-    __slots__ = ("_descriptor", "_is_closed", "_leases", "_probe", "_size", "generation")
+class Trust:
+    """One process's trust in its disk's syncs; each of them happens inside it. The pages of a sync that failed count as
+    clean, those of other files among them if it was a sync of everything, and of all who sync them later the kernel
+    tells only some. So after one failure every sync fails. Want of space is none: it is told to whoever wrote.
+    """
 
-    def __init__(self, descriptor: int) -> None:
+    __slots__ = ("_failure",)
+
+    def __init__(self) -> None:
+        self._failure: OSError | None = None
+
+    def __enter__(self) -> None:
+        """Nothing is refused here: what is asked for now may fail while it runs, and is judged when it is over."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None and self._failure is not None:
+            raise OSError(errno.EIO, f"an earlier sync has failed ({self._failure})") from self._failure
+        if isinstance(error, OSError) and error.errno not in _libc.NO_SPACE and self._failure is None:
+            self._failure = error
+
+
+class SystemFile:
+    __slots__ = ("_descriptor", "_is_closed", "_leases", "_probe", "_size", "_trust", "generation")
+
+    def __init__(self, descriptor: int, trust: Trust) -> None:
         self._descriptor = descriptor
+        self._trust = trust
         self._size = os.fstat(descriptor).st_size
         self._leases = 0
         self._is_closed = False
@@ -203,7 +226,8 @@ class SystemFile:
     def sync(self) -> None:
         if self._descriptor < 0:  # Python would raise ValueError, which nobody expects of a disk
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        os.fdatasync(self._descriptor)
+        with self._trust:
+            os.fdatasync(self._descriptor)
 
     def is_cached(self, position: int, size: int) -> bool:
         try:
@@ -261,6 +285,7 @@ class SystemDisk:
         """`is_shared` is for a process that works for the one that holds the directory."""
         self.root = Path(root).absolute()
         self.location = str(self.root)
+        self._trust = Trust()
         self._replacing = threading.Lock()  # two threads may want to replace the same file, and a draft has one name
         if is_shared:
             self._lock = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -281,7 +306,7 @@ class SystemDisk:
 
     def open(self, path: str, *, create: bool = False) -> SystemFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return SystemFile(os.open(f"{self.location}/{path}", flags, 0o644))
+        return SystemFile(os.open(f"{self.location}/{path}", flags, 0o644), self._trust)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(f"{self.location}/{path}")
@@ -322,7 +347,8 @@ class SystemDisk:
                 with draft.open("wb") as file:
                     file.write(content)
                     file.flush()
-                    os.fsync(file.fileno())
+                    with self._trust:
+                        os.fsync(file.fileno())
             except OSError:
                 draft.unlink(missing_ok=True)
                 raise
@@ -333,7 +359,8 @@ class SystemDisk:
         self._sync_path(self.root / path)
 
     def sync_everything(self) -> None:
-        _libc.syncfs(self._lock)
+        with self._trust:
+            _libc.syncfs(self._lock)
 
     def total_bytes(self) -> int:
         return shutil.disk_usage(self.root).total
@@ -344,6 +371,7 @@ class SystemDisk:
     def _sync_path(self, directory: Path) -> None:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            with self._trust:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)

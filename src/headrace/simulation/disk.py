@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from headrace.runtime.disk import Trust
 from headrace.simulation.device import (
     PLENTY_BYTES,
     Device,
@@ -29,6 +30,7 @@ class SimulatedDisk:
         self.device = device
         self.location = f"the simulated disk {device.name}"
         self.life = life or Life("a node that never dies")
+        self.trust = Trust()
 
     def begin(self, operation: Operation, path: str, size: int = 0) -> None:
         """Every step comes by here, so that it can fail, and so that a node can crash in the middle of a call."""
@@ -113,20 +115,23 @@ class SimulatedDisk:
         self.sync_directory(path.rpartition("/")[0])
 
     def sync_directory(self, path: str) -> None:
-        self.begin(Operation.SYNC_DIRECTORY, path)
-        self.device.persist_entries(self.device.directory(path))
+        directory = self.device.directory(path)
+        with self.trust:
+            self.begin(Operation.SYNC_DIRECTORY, path)
+            self.device.persist_entries(directory)
 
     def sync_everything(self) -> None:
         dirty = [file for _, file in self.device.files() if file.is_dirty]
-        try:
-            self.begin(Operation.SYNC_EVERYTHING, "", len(dirty))
-        except OSError:
+        with self.trust:
+            try:
+                self.begin(Operation.SYNC_EVERYTHING, "", len(dirty))
+            except OSError:
+                for file in dirty:
+                    file.fail_sync()
+                raise
             for file in dirty:
-                file.fail_sync()
-            raise
-        for file in dirty:
-            file.sync()
-        self.device.persist_entries()
+                file.sync()
+            self.device.persist_entries()
 
     def total_bytes(self) -> int:
         self.life.check()
@@ -205,12 +210,14 @@ class SimulatedFile:
         self._size = size
 
     def sync(self) -> None:
-        try:
-            self._begin(Operation.SYNC)
-        except OSError:
-            self._content.fail_sync()
-            raise
-        self._content.sync()
+        self._check_open()
+        with self._disk.trust:
+            try:
+                self._begin(Operation.SYNC)
+            except OSError:
+                self._content.fail_sync()
+                raise
+            self._content.sync()
 
     def is_cached(self, position: int, size: int) -> bool:  # noqa: ARG002 - chance decides, not the place
         self._check_open()

@@ -35,7 +35,6 @@ class Flusher:
         self._wanted: dict[PartitionLog, None] = {}
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._failure: DiskFailure | None = None
 
     def want(self, log: PartitionLog, *, is_urgent: bool) -> None:
         """Flush what the log holds now: at once if it is urgent, else together with what comes a little later."""
@@ -81,18 +80,7 @@ class Flusher:
         await self._sync_in_lane(partial(_sync_everything, self._world.disk))
 
     async def _sync_in_lane(self, sync: Callable[[], None]) -> None:
-        await self._world.threads.run(partial(self._sync_unless_failed, sync), lane=LANE)
-
-    def _sync_unless_failed(self, sync: Callable[[], None]) -> None:
-        """After a failed sync, pages that are not on the device count as clean: the next sync, which may already wait
-        in this lane, would succeed without them."""
-        if self._failure is not None:
-            raise self._failure
-        try:
-            sync()
-        except DiskFailure as failure:
-            self._failure = failure
-            raise
+        await self._world.threads.run(sync, lane=LANE)
 
 
 def _sync_everything(disk: Disk) -> None:

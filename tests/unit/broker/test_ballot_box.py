@@ -86,17 +86,16 @@ def test_more_than_a_few_torn_lines_are_damage(disk: SystemDisk, tmp_path: Path)
 @pytest.mark.parametrize("seed", range(40))
 def test_what_a_failed_flush_left_in_memory_may_be_a_hole_later(seed: int) -> None:
     device = Device(Random(seed))
-    disk = SimulatedDisk(device)
-    box = BallotBox(disk)
+    box = BallotBox(SimulatedDisk(device))
     for term in range(seed % 10 + 1):  # so that lines lie differently over the sectors
         box.save(Ballot(Term(term), VOTE))
     device.fail(Operation.SYNC, FILE)
     with pytest.raises(OSError, match="Input/output"):
         box.save(Ballot(Term(100), VOTE))
     device.heal()
-    assert BallotBox(disk).load() == Ballot(Term(100), VOTE), "as the next process finds it"
+    assert BallotBox(SimulatedDisk(device)).load() == Ballot(Term(100), VOTE), "as the next process finds it"
     device.power_cut()
-    assert BallotBox(disk).load() == Ballot(Term(100), VOTE)
+    assert BallotBox(SimulatedDisk(device)).load() == Ballot(Term(100), VOTE)
 
 
 def test_it_does_not_grow_without_end(disk: SystemDisk, tmp_path: Path) -> None:
