@@ -7,6 +7,7 @@ for a lost index or a truncation, takes microseconds.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ from headrace.wire.batches import CONTROL_BIT, LENGTH_OVERHEAD
 from headrace.wire.control import decode_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from headrace.model.names import LogId
     from headrace.replication.producers import ProducerStates
@@ -75,7 +76,7 @@ class PartitionLog:
         "producers",
         "settings",
         "start_offset",
-        "swaps",
+        "upheavals",
     )
 
     def __init__(
@@ -109,8 +110,9 @@ class PartitionLog:
         """How often the log was truncated, so that those who looked before can tell."""
         self.damage = KnownDamage()
         """What was looked at and is not what was written: no reader gets it."""
-        self.swaps = 0
-        """How often compaction has replaced segments."""
+        self.upheavals = 0
+        """Odd while bytes are cut off or compaction replaces segments, and a higher number once that is over: so who
+        reads beside the loop can tell whether it saw one state of the log."""
         self.mark = mark
         """How far it is compacted; None if it never was, nor was copied from one that is."""
         self.is_closed = False
@@ -414,12 +416,13 @@ class PartitionLog:
         self.cuts += 1
         self._places.forget()
         self._unsynced_directories = self._unsynced_directories or (self.directory,)
-        if is_emptied:
-            self._chain.start_again_at(end_offset)
-            reused = self._chain.active.paths
-            self._garbage = [path for path in self._garbage if path not in reused]
-        else:
-            self._chain.cut_at(end_offset, self._places, self.settings.index_interval_bytes)
+        with self._upheaval():
+            if is_emptied:
+                self._chain.start_again_at(end_offset)
+                reused = self._chain.active.paths
+                self._garbage = [path for path in self._garbage if path not in reused]
+            else:
+                self._chain.cut_at(end_offset, self._places, self.settings.index_interval_bytes)
         self.next_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
@@ -427,6 +430,14 @@ class PartitionLog:
         self.epochs.truncate_end(end_offset)
         save_snapshot(self.disk, self.directory, end_offset, self.producers)
         self._snapshot_offset = end_offset
+
+    @contextmanager
+    def _upheaval(self) -> Iterator[None]:
+        self.upheavals += 1
+        try:
+            yield
+        finally:
+            self.upheavals += 1
 
     def advance_start(self, offset: int) -> None:
         """Records below `offset` are deleted. Whole segments of them go at the next `delete_expired`."""
@@ -523,16 +534,16 @@ class PartitionLog:
     def swap(self, cleaned: CleanedRun) -> None:
         """Put cleaned segments in place of those that they were made from: on disk and in memory, in one turn."""
         assert self.can_swap(cleaned), "cleaned segments would replace others than they were made from"
-        try:
-            take_place(self.disk, self.directory, cleaned)
-        except OSError as error:
-            raise DiskFailure(f"the disk refused to put {self.directory}/{cleaned} in place: {error}") from error
-        segments = [Segment(self.directory, base_offset, size) for base_offset, size in cleaned.segments]
-        for segment in segments:
-            segment.is_sealed = True
-        self._chain.replace(self._chain.number_of(cleaned.base_offset), cleaned.source_count, segments)
+        with self._upheaval():
+            try:
+                take_place(self.disk, self.directory, cleaned)
+            except OSError as error:
+                raise DiskFailure(f"the disk refused to put {self.directory}/{cleaned} in place: {error}") from error
+            segments = [Segment(self.directory, base_offset, size) for base_offset, size in cleaned.segments]
+            for segment in segments:
+                segment.is_sealed = True
+            self._chain.replace(self._chain.number_of(cleaned.base_offset), cleaned.source_count, segments)
         self._places.forget()
-        self.swaps += 1
 
     def expect_gaps(self) -> None:
         """Offsets are missing in what follows: say so beside the log, once, before it is written."""

@@ -44,17 +44,21 @@ def max_timestamp(log: PartitionLog) -> FoundRecord | None:
 
 
 def _undisturbed(log: PartitionLog, look: Callable[[], FoundRecord | None]) -> FoundRecord | None:
-    """Look until no truncation came between, and no compaction."""
+    """Look until no truncation came between, and no compaction: neither before what was seen nor in the middle."""
     while True:
-        seen = (log.cuts, log.swaps)
+        seen = log.upheavals
         try:
             found = look()
         except DamagedLog:
-            if seen == (log.cuts, log.swaps):
+            if _is_still(log, seen):
                 raise
-            continue
-        if seen == (log.cuts, log.swaps):
-            return found
+        else:
+            if _is_still(log, seen):
+                return found
+
+
+def _is_still(log: PartitionLog, seen: int) -> bool:
+    return log.upheavals == seen and seen % 2 == 0
 
 
 def _find_timestamp(log: PartitionLog, timestamp_ms: int) -> FoundRecord | None:

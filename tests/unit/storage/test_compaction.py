@@ -400,9 +400,9 @@ def test_a_second_pass_changes_nothing(simulated: SimulatedDisk) -> None:
     seal(log)
     for _ in range(4):
         compact(log, now_ms=LATER_MS)
-    swaps = log.swaps
+    upheavals = log.upheavals
     compact(log, now_ms=LATER_MS)
-    assert log.swaps == swaps
+    assert log.upheavals == upheavals
 
 
 def test_a_reader_with_a_slice_is_not_disturbed(disk: Disk) -> None:

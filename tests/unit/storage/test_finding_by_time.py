@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.runtime.disk import SystemDisk
+from headrace.storage.chain import Chain
 from headrace.storage.damage import DamagedLog
 from headrace.wire.batches import Codec
 from tests.unit.storage.small_logs import FIRST_MS, append, batch_at, log_of, new_log, reopened
 
 if TYPE_CHECKING:
-    from headrace.runtime.disk import SystemDisk
+    from headrace.runtime.disk import SystemFile
+    from headrace.storage.places import Places
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.LZ4])
@@ -128,3 +132,43 @@ def test_a_lookup_in_a_thread_bears_with_appends_rolls_deletions_and_cuts(disk: 
         is_done.set()
         thread.join()
     assert failures == []
+
+
+def test_a_lookup_that_begins_in_the_middle_of_a_cut_does_not_take_it_for_damage(
+    disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of(disk, 10)
+    found: list[object] = []
+    looks = 0
+    has_looked, is_cut = threading.Event(), threading.Event()
+    honest_open, honest_cut = SystemDisk.open, Chain.cut_at
+
+    def look() -> None:
+        try:
+            found.append(log.max_timestamp())
+        except DamagedLog as damage:
+            found.append(damage)
+
+    thread = threading.Thread(target=look)
+
+    def open_when_cut(disk: SystemDisk, path: str, *, create: bool = False) -> SystemFile:
+        nonlocal looks
+        if threading.current_thread() is thread:
+            looks += 1
+            has_looked.set()  # at what the segment's size was
+            is_cut.wait(30)
+        return honest_open(disk, path, create=create)
+
+    def cut_under_a_lookup(chain: Chain, end_offset: int, places: Places, index_interval_bytes: int) -> None:
+        thread.start()
+        assert has_looked.wait(30)
+        honest_cut(chain, end_offset, places, index_interval_bytes)
+        is_cut.set()
+        while looks < 2 and thread.is_alive():  # so that it has seen what there is in the middle
+            time.sleep(0.001)
+
+    monkeypatch.setattr(SystemDisk, "open", open_when_cut)
+    monkeypatch.setattr(Chain, "cut_at", cut_under_a_lookup)
+    log.truncate(5)
+    thread.join(30)
+    assert found == [(FIRST_MS + 4, 4, 0)]
