@@ -54,7 +54,7 @@ async def sent_while_full(cluster: SimulatedCluster) -> float:
     leader, follower = nodes[in_sync()[0]], nodes[in_sync()[-1]]
     assert leader.node is not None
     device = follower.host.device
-    device.capacity_bytes = sum(len(file.cached) for _, file in device.files()) + RECORD_BYTES // 2
+    device.capacity_bytes = device.used_bytes + RECORD_BYTES // 2
     sent_before = leader.node.counters.bytes_out
     async with BatchingProducer(client) as producer:
         await producer.send("t", None, bytes(RECORD_BYTES))

@@ -41,7 +41,7 @@ async def write_to_a_full_leader(cluster: SimulatedCluster) -> None:
 
     full = partition().leader
     device = next(it for it in cluster.nodes if it.node_id == full).host.device
-    device.capacity_bytes = sum(len(file.cached) for _, file in device.files()) + RECORD_BYTES // 2
+    device.capacity_bytes = device.used_bytes + RECORD_BYTES // 2
     async with BatchingProducer(client) as producer:
         for _ in range(3):
             await producer.send("t", None, bytes(RECORD_BYTES))

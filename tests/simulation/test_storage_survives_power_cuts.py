@@ -108,7 +108,7 @@ async def act(world: World, store: LogStore, log: PartitionLog, random: Random, 
         case 4:
             device.capacity_bytes = None
             if random.random() < 0.3:
-                used = sum(len(file.cached) for _, file in device.files())
+                used = device.used_bytes
                 device.capacity_bytes = used + random.randrange(3000)
         case _:
             write(store, log, random, ledger)

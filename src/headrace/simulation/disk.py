@@ -121,7 +121,7 @@ class SimulatedDisk:
             self.device.persist_entries(directory)
 
     def sync_everything(self) -> None:
-        dirty = [file for _, file in self.device.files() if file.is_dirty]
+        dirty = [file for file in self.device.contents() if file.is_dirty]
         with self.trust:
             try:
                 self.begin(Operation.SYNC_EVERYTHING, "", len(dirty))

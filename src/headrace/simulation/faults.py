@@ -229,8 +229,7 @@ class Faults:
 
     async def _fill_disk(self, process: NodeProcess) -> None:
         device = process.host.device
-        used = sum(len(file.cached) for _, file in device.files())
-        device.capacity_bytes = used + self._chance.randint(*SPACE_LEFT_BYTES)
+        device.capacity_bytes = device.used_bytes + self._chance.randint(*SPACE_LEFT_BYTES)
         await asyncio.sleep(self._chance.uniform(0.5, 8.0))
         device.capacity_bytes = None
 

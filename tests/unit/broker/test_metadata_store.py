@@ -134,11 +134,11 @@ async def test_a_crash_at_any_step_of_an_installed_snapshot_leaves_a_log_that_go
 async def test_a_snapshot_that_finds_no_room_is_taken_another_time(lives: Lives, device: Device) -> None:
     metadata, _ = await lives.next()
     await metadata.save(saving(entry(0, 1), entry(10, 1)))
-    used = sum(len(file.cached) for _, file in device.files())
+    used = device.used_bytes
     device.capacity_bytes = used + 40
     with pytest.raises(Refusal, match="no room for a snapshot"):
         await metadata.compact(snapshot_of(20, 1), Offset(10))
-    assert sum(len(file.cached) for _, file in device.files()) == used, "what is left of it takes up room"
+    assert device.used_bytes == used, "what is left of it takes up room"
     device.capacity_bytes = None
     await metadata.save(saving(entry(20, 1)))
     _, raft_log = await lives.next()
@@ -153,7 +153,7 @@ async def test_a_disk_without_any_room_for_what_is_decided_ends_the_node_and_say
 ) -> None:
     metadata, _ = await lives.next()
     await metadata.save(saving(entry(0, 1)))
-    device.capacity_bytes = sum(len(file.cached) for _, file in device.files())
+    device.capacity_bytes = device.used_bytes
     with pytest.raises(DiskFull, match="free some space, then start the node again"):
         await metadata.save(saving(entry(10, 1)))
     device.capacity_bytes = None

@@ -14,7 +14,6 @@ from headrace.storage.recovery import open_log
 from headrace.storage.settings import LogSettings
 from headrace.wire.control import Marker
 from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, append, batch_at, marker_at, new_log, reopened
-from tests.unit.storage.test_full_disk import used_bytes
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import Disk, SystemDisk
@@ -184,7 +183,7 @@ class TestFullDisk:
     def test_forbids_a_recovery_point(self, device: Device, simulated: SimulatedDisk) -> None:
         log = new_log(simulated)
         abort(log)
-        device.capacity_bytes = used_bytes(device)
+        device.capacity_bytes = device.used_bytes
         with pytest.raises(Refusal, match="the disk is full"):
             log.save_hints()
         device.capacity_bytes = None
@@ -194,7 +193,7 @@ class TestFullDisk:
     def test_on_a_roll_too(self, device: Device, simulated: SimulatedDisk) -> None:
         log = new_log(simulated)
         abort(log)
-        device.capacity_bytes = used_bytes(device)
+        device.capacity_bytes = device.used_bytes
         log.roll()
         assert len(log.segments) == 2
         assert aborted_in(log) == [(7, 0, 1)]
@@ -209,7 +208,7 @@ class TestFullDisk:
         abort(log)
         log.save_hints()
         abort(log)
-        device.capacity_bytes = used_bytes(device) + 10  # a part of an entry
+        device.capacity_bytes = device.used_bytes + 10  # a part of an entry
         with pytest.raises(Refusal):
             log.save_hints()
         device.capacity_bytes = None

@@ -33,10 +33,6 @@ def facts(log: PartitionLog) -> tuple[object, ...]:
     )
 
 
-def used_bytes(device: Device) -> int:
-    return sum(len(file.cached) for _, file in device.files())
-
-
 @pytest.mark.parametrize("batch_count", [1, 3, 30])
 @pytest.mark.parametrize("room", [0, 50, 700])
 def test_a_full_disk_refuses_and_changes_nothing(
@@ -44,7 +40,7 @@ def test_a_full_disk_refuses_and_changes_nothing(
 ) -> None:
     log = log_of(simulated, 15)
     before = facts(log)
-    device.capacity_bytes = used_bytes(device) + room
+    device.capacity_bytes = device.used_bytes + room
     batches = [
         batch_at(15 + n, epoch=1, producer_id=4, sequence=n, value_bytes=700 // batch_count) for n in range(batch_count)
     ]
@@ -62,7 +58,7 @@ def test_a_slice_survives_a_refused_append(device: Device, simulated: SimulatedD
     log = log_of(simulated, 5)
     piece = log.read(0, MIB, 5, at_least_one=True)
     assert piece is not None
-    device.capacity_bytes = used_bytes(device) + 50
+    device.capacity_bytes = device.used_bytes + 50
     with pytest.raises(Refusal):
         append(log, batch_at(5, value_bytes=300))
     assert piece.is_current
@@ -71,7 +67,7 @@ def test_a_slice_survives_a_refused_append(device: Device, simulated: SimulatedD
 
 def test_a_log_rolls_on_a_full_disk_even_if_its_index_cannot_be_saved(device: Device, simulated: SimulatedDisk) -> None:
     log = log_of(simulated, 9)
-    device.capacity_bytes = used_bytes(device)
+    device.capacity_bytes = device.used_bytes
     log.roll()
     device.capacity_bytes = None
     append(log, batch_at(9))

@@ -494,7 +494,7 @@ async def test_retention_frees_a_disk_without_a_free_byte(simulated: SimulatedDi
         log = await filled(store, FIRST, 100)
         log.settings = replace(SETTINGS, retention_ms=0)
         assert len(log.delete_expired(FIRST_MS + 1_000_000)) > 5
-        device.capacity_bytes = sum(len(file.cached) for _, file in device.files())
+        device.capacity_bytes = device.used_bytes
         before = world.disk.free_bytes()
         await store.remove_garbage()
         assert world.disk.free_bytes() > before
