@@ -11,13 +11,14 @@ import fcntl
 import os
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.runtime import _libc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     Buffer = bytes | bytearray | memoryview
 
@@ -157,9 +158,9 @@ class FileSlice:
 
 
 class Trust:
-    """One process's trust in its disk's syncs; each of them happens inside it. The pages of a sync that failed count as
+    """One process's trust in its disk's syncs; each of them happens here. The pages of a sync that failed count as
     clean, those of other files among them if it was a sync of everything, and of all who sync them later the kernel
-    tells only some. So after one failure every sync fails. Want of space is none: it is told to whoever wrote.
+    tells only some. So after one failure every sync fails.
     """
 
     __slots__ = ("_failure",)
@@ -167,14 +168,16 @@ class Trust:
     def __init__(self) -> None:
         self._failure: OSError | None = None
 
-    def __enter__(self) -> None:
-        """Nothing is refused here: what is asked for now may fail while it runs, and is judged when it is over."""
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None and self._failure is not None:
+    def sync(self, sync: Callable[[], None], *, is_draft: bool = False) -> None:
+        """Want of space is no failure of a draft's sync: the file is thrown away, and nobody counts on it."""
+        try:
+            sync()
+        except OSError as error:
+            if not (is_draft and error.errno in _libc.NO_SPACE):
+                self._failure = self._failure or error
+            raise
+        if self._failure is not None:  # asked last: it may have failed meanwhile, in another thread
             raise OSError(errno.EIO, f"an earlier sync has failed ({self._failure})") from self._failure
-        if isinstance(error, OSError) and error.errno not in _libc.NO_SPACE and self._failure is None:
-            self._failure = error
 
 
 class SystemFile:
@@ -226,8 +229,7 @@ class SystemFile:
     def sync(self) -> None:
         if self._descriptor < 0:  # Python would raise ValueError, which nobody expects of a disk
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        with self._trust:
-            os.fdatasync(self._descriptor)
+        self._trust.sync(partial(os.fdatasync, self._descriptor))
 
     def is_cached(self, position: int, size: int) -> bool:
         try:
@@ -347,8 +349,7 @@ class SystemDisk:
                 with draft.open("wb") as file:
                     file.write(content)
                     file.flush()
-                    with self._trust:
-                        os.fsync(file.fileno())
+                    self._trust.sync(partial(os.fsync, file.fileno()), is_draft=True)
             except OSError:
                 draft.unlink(missing_ok=True)
                 raise
@@ -359,8 +360,7 @@ class SystemDisk:
         self._sync_path(self.root / path)
 
     def sync_everything(self) -> None:
-        with self._trust:
-            _libc.syncfs(self._lock)
+        self._trust.sync(partial(_libc.syncfs, self._lock))
 
     def total_bytes(self) -> int:
         return shutil.disk_usage(self.root).total
@@ -371,7 +371,6 @@ class SystemDisk:
     def _sync_path(self, directory: Path) -> None:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with self._trust:
-                os.fsync(descriptor)
+            self._trust.sync(partial(os.fsync, descriptor))
         finally:
             os.close(descriptor)

@@ -107,7 +107,7 @@ class SimulatedDisk:
         draft = path + ".tmp"
         try:
             self.write_file(draft, content)
-            self.open(draft).sync()
+            self.trust.sync(self.open(draft).write_back, is_draft=True)
         except OSError:
             self.remove(draft)
             raise
@@ -116,22 +116,27 @@ class SimulatedDisk:
 
     def sync_directory(self, path: str) -> None:
         directory = self.device.directory(path)
-        with self.trust:
+
+        def write_back() -> None:
             self.begin(Operation.SYNC_DIRECTORY, path)
             self.device.persist_entries(directory)
 
+        self.trust.sync(write_back)
+
     def sync_everything(self) -> None:
+        self.trust.sync(self._write_everything_back)
+
+    def _write_everything_back(self) -> None:
         dirty = [file for file in self.device.contents() if file.is_dirty]
-        with self.trust:
-            try:
-                self.begin(Operation.SYNC_EVERYTHING, "", len(dirty))
-            except OSError:
-                for file in dirty:
-                    file.fail_sync()
-                raise
+        try:
+            self.begin(Operation.SYNC_EVERYTHING, "", len(dirty))
+        except OSError:
             for file in dirty:
-                file.sync()
-            self.device.persist_entries()
+                file.fail_sync()
+            raise
+        for file in dirty:
+            file.sync()
+        self.device.persist_entries()
 
     def total_bytes(self) -> int:
         self.life.check()
@@ -211,13 +216,15 @@ class SimulatedFile:
 
     def sync(self) -> None:
         self._check_open()
-        with self._disk.trust:
-            try:
-                self._begin(Operation.SYNC)
-            except OSError:
-                self._content.fail_sync()
-                raise
-            self._content.sync()
+        self._disk.trust.sync(self.write_back)
+
+    def write_back(self) -> None:
+        try:
+            self._begin(Operation.SYNC)
+        except OSError:
+            self._content.fail_sync()
+            raise
+        self._content.sync()
 
     def is_cached(self, position: int, size: int) -> bool:  # noqa: ARG002 - chance decides, not the place
         self._check_open()
