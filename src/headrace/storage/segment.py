@@ -95,6 +95,10 @@ class Segment:
         return tuple(self.stem + ending for ending in endings)
 
     @property
+    def index_paths(self) -> tuple[str, str]:
+        return self.stem + layout.INDEX, self.stem + layout.TIME_INDEX
+
+    @property
     def is_dirty(self) -> bool:
         return self.size > self.synced_size
 
@@ -181,26 +185,32 @@ class Segment:
 
     def trust_time_index(self, file: File) -> None:
         """Take the largest timestamp from the last entry of the time index, once the batch it names agrees."""
+        self._set_newest(*self._newest_indexed(file))
+
+    def _newest_indexed(self, file: File) -> tuple[int, int]:
         assert self.time_index is not None
-        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-        if len(self.time_index):
-            newest, offset = self.time_index.timestamps[-1], self.base_offset + self.time_index.offsets[-1]
-            found = self.locate(file, offset)
-            if found is None or found[1].last_offset != offset or found[1].max_timestamp != newest:
-                raise BadIndex
-            self.max_timestamp, self.max_timestamp_offset = newest, offset
+        if not len(self.time_index):
+            return NO_TIMESTAMP, self.base_offset
+        newest, offset = self.time_index.timestamps[-1], self.base_offset + self.time_index.offsets[-1]
+        found = self.locate(file, offset)
+        if found is None or found[1].last_offset != offset or found[1].max_timestamp != newest:
+            raise BadIndex
+        return newest, offset
+
+    def _set_newest(self, timestamp: int, offset: int) -> None:
+        """Only what is final: lookups in threads pass over a segment whose largest timestamp is too small."""
+        self.max_timestamp_offset = offset
+        self.max_timestamp = timestamp
 
     def read_newest(self, file: File) -> int:
         """Find the largest timestamp with the help of both indexes, which are loaded. Return where the segment ends."""
-        self.trust_time_index(file)
-        newest = self.max_timestamp
-        assert newest is not None
+        newest, newest_offset = self._newest_indexed(file)
         next_offset = self.base_offset
         for _, header in headers_from(file, self.log_path, self.indexed_position, self.size):
             if header.max_timestamp > newest:
-                self.max_timestamp = newest = header.max_timestamp
-                self.max_timestamp_offset = header.last_offset
+                newest, newest_offset = header.max_timestamp, header.last_offset
             next_offset = header.next_offset
+        self._set_newest(newest, newest_offset)
         return next_offset
 
     # Index files
@@ -254,14 +264,17 @@ class Segment:
             self.aborted = None
 
     def rebuild_indexes(self, file: File, interval_bytes: int) -> None:
-        """Make both indexes anew from the batches in the log."""
-        end, self.size = self.size, 0
-        self.begin_indexes()
-        try:
-            for _, header in headers_from(file, self.log_path, 0, end, REBUILD_HOP_BYTES):
-                self.note((header,), interval_bytes)
-        finally:
-            self.size = end
+        """Make both indexes anew from the batches in the log. Until they are complete, nothing of them is seen."""
+        made = Segment("", self.base_offset)
+        made.begin_indexes()
+        for _, header in headers_from(file, self.log_path, 0, self.size, REBUILD_HOP_BYTES):
+            made.note((header,), interval_bytes)
+        assert made.max_timestamp is not None
+        self.index, self.time_index = made.index, made.time_index
+        self.indexed_position = made.indexed_position
+        self.saved_entries = self.saved_time_entries = NO_FILE
+        self.first_timestamp = made.first_timestamp
+        self._set_newest(made.max_timestamp, made.max_timestamp_offset)
 
     def finish_time_index(self) -> None:
         """The last entry of a time index names the largest timestamp of the whole segment."""
