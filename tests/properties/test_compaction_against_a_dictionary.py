@@ -202,7 +202,7 @@ class CompactedLog(RuleBasedStateMachine):
         end = self.log.end_if_cut(end)
         self.recovery_point = min(self.recovery_point, end)
         self.log.truncate(end)
-        self.log.sync_cut()
+        self.log.sync_cut(self.log.cut_files)
         self._forget_beyond(self.log.next_offset)
 
     def _forget_beyond(self, end_offset: int) -> None:

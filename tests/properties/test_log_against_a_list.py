@@ -125,7 +125,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         offset = first + round(place * (self.log.next_offset - first))
         self.recovery_point = min(self.recovery_point, self.log.end_if_cut(offset))
         self.log.truncate(offset)
-        self.log.sync_cut()
+        self.log.sync_cut(self.log.cut_files)
         self.start_offset = self.stored_start = self.log.start_offset
         self.batches = [(header, batch) for header, batch in self.batches if header.next_offset <= offset]
         self.flushed_offset = min(self.flushed_offset, self.log.next_offset)

@@ -202,7 +202,7 @@ class ReadCommitted(RuleBasedStateMachine):
         offset = safe + round(place * (self.log.next_offset - safe))
         self.recovery_point = min(self.recovery_point, self.log.end_if_cut(offset))
         self.log.truncate(offset)
-        self.log.sync_cut()
+        self.log.sync_cut(self.log.cut_files)
         self._lost_after(self.log.next_offset)
         self.start_offset = self.log.start_offset
         self._serve(self.log)

@@ -137,16 +137,19 @@ class Chain:
         """Drop everything, and go on in an empty segment."""
         while self.segments:
             self._drop_last()
-        self.active = self.create(offset)
+        try:
+            self.active = self.create(offset)
+        except Refusal as refusal:  # whoever is refused takes it that nothing has changed
+            raise DiskFailure(f"{self._directory} is cut, and cannot begin again: {refusal.message}") from refusal
         self.segments.append(self.active)
 
     def cut_at(self, end_offset: int, places: Places, index_interval_bytes: int) -> None:
         """Cut at a boundary between batches. The segment that ends there is active from now on."""
-        while self.active.base_offset >= end_offset:
+        segment = next(segment for segment in reversed(self.segments) if segment.base_offset < end_offset)
+        found = places.locate(segment, end_offset)  # first: it may be refused
+        while self.active is not segment:
             self._drop_last()
-        segment = self.active
         self._forget(segment)
-        found = places.locate(segment, end_offset)
         self.aborted_of(len(self.segments) - 1, end_offset)
         segment.cut_aborted(self._disk, end_offset)
         self._handles.forget_index(segment)

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from headrace.wire.batches import BatchHeader, Buffer
 
 
+NO_SNAPSHOT = -1
+
+
 class PartitionLog:
     """`recovery.create_log` and `recovery.open_log` are the ways to get one."""
 
@@ -278,8 +281,7 @@ class PartitionLog:
     def _go_on_in(self, segment: Segment) -> None:
         self._chain.go_on_in(segment)
         self._unsynced_directories = self._unsynced_directories or (self.directory,)
-        save_snapshot(self.disk, self.directory, segment.base_offset, self.producers)
-        self._snapshot_offset = segment.base_offset
+        self._save_producers(segment.base_offset)
         prune_snapshots(self.disk, self.directory, self.disk.list(self.directory), self._chain.segments)
 
     # Reading
@@ -428,8 +430,8 @@ class PartitionLog:
         self.high_watermark = min(self.high_watermark, end_offset)
         self.start_offset = min(self.start_offset, end_offset)
         self.epochs.truncate_end(end_offset)
-        save_snapshot(self.disk, self.directory, end_offset, self.producers)
-        self._snapshot_offset = end_offset
+        self._snapshot_offset = NO_SNAPSHOT  # the one that it was may have gone with a segment
+        self._save_producers(end_offset)
 
     @contextmanager
     def _upheaval(self) -> Iterator[None]:
@@ -457,6 +459,8 @@ class PartitionLog:
         while self._is_expired(chain.segments[0], now_ms):
             if len(chain.segments) == 1 and not self._roll_if_possible():
                 break
+            if not self._outlive_producers(chain.segments[0]):
+                break
             segment = chain.drop_first()
             self._garbage += segment.paths
             removed.append(segment.base_offset)
@@ -464,6 +468,23 @@ class PartitionLog:
             self._places.forget()
             self.advance_start(chain.segments[0].base_offset)
         return removed
+
+    def _outlive_producers(self, first: Segment) -> bool:
+        """Whether what the first segment tells of its producers is kept in a snapshot. Else they could send again what
+        they have sent before, and it would be taken for new."""
+        end_offset = self._chain.end_of(0, self.next_offset)
+        if not len(self.producers) or self._snapshot_offset >= end_offset or self._save_producers(self.next_offset):
+            return True
+        for path in first.index_paths:  # on a full disk they make room, and are made again if need be
+            self.disk.remove(path)
+        return self._save_producers(self.next_offset)
+
+    def _save_producers(self, offset: int) -> bool:
+        """As of `offset`, where the log ends. False if there is no room."""
+        is_saved = save_snapshot(self.disk, self.directory, offset, self.producers)
+        if is_saved:
+            self._snapshot_offset = offset
+        return is_saved
 
     def _is_expired(self, segment: Segment, now_ms: int) -> bool:
         """Nothing above the high watermark goes: a follower may not have it yet."""
@@ -584,17 +605,29 @@ class PartitionLog:
         self._chain.forget_flushed()
         self.flushed_offset = max(self.flushed_offset, ticket.target_offset)
 
-    def sync_cut(self) -> None:
+    @property
+    def cut_files(self) -> tuple[str, ...]:
+        """Right after a truncation: what it has changed."""
+        active = self._chain.active
+        snapshot = () if self._snapshot_offset != self.next_offset else (layout.SNAPSHOT,)
+        return (active.log_path, *(layout.stem(self.directory, self.next_offset) + ending for ending in snapshot))
+
+    def sync_cut(self, cut_files: Sequence[str]) -> None:
         """Make a truncation durable, in a thread and before anything is appended. Else a power cut could mix the bytes
-        that were cut off with those that are written in their place."""
-        file = self.disk.open(self._chain.active.log_path)
+        that were cut off with those that are written in their place.
+
+        `cut_files` were asked for when it was made: meanwhile the log may have gone on in another segment.
+        """
         try:
-            file.sync()
+            for path in cut_files:
+                file = self.disk.open(path)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
             self.disk.sync_directory(self.directory)
         except OSError as error:
             raise DiskFailure(f"the disk failed to sync {self.directory}: {error}") from error
-        finally:
-            file.close()
 
     # Saving what can be rebuilt, and closing
 
@@ -628,12 +661,13 @@ class PartitionLog:
         A log without a byte needs nothing: thousands of them would make a stop slow.
         """
         active, segments = self._chain.active, self._chain.segments
-        if is_clean and (active.size or len(segments) > 1):
+        has_bytes = active.size > 0 or len(segments) > 1
+        if is_clean and has_bytes:
             active.finish_time_index()
             active.save_indexes(self.disk)
             self.save_hints()
-            if self._snapshot_offset != self.next_offset:
-                save_snapshot(self.disk, self.directory, self.next_offset, self.producers)
+        if is_clean and (has_bytes or len(self.producers)) and self._snapshot_offset != self.next_offset:
+            self._save_producers(self.next_offset)
         for segment in segments:
             self._handles.close(segment)
         self.is_closed = True

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 SNAPSHOTS_KEPT = 2  # a damaged newest one still leaves its predecessor
 
 
-def save_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStates) -> None:
-    """Write the states as of `offset`. On a full disk an older snapshot has to do: more batches are replayed then."""
+def save_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStates) -> bool:
+    """Write the states as of `offset`. False on a full disk: an older snapshot has to do, and the batches since."""
     path = layout.stem(directory, offset) + layout.SNAPSHOT
     try:
         disk.write_file(path, encode_snapshot(states.entries()))
@@ -35,6 +35,8 @@ def save_snapshot(disk: Disk, directory: str, offset: int, states: ProducerState
         if error.errno not in NO_SPACE:
             raise DiskFailure(f"the disk refused to write {path}: {error}") from error
         disk.remove(path)
+        return False
+    return True
 
 
 def prune_snapshots(disk: Disk, directory: str, file_names: Sequence[str], segments: Sequence[Segment]) -> None:

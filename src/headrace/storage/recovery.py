@@ -21,7 +21,7 @@ from headrace.storage.compaction.mark import load_mark, store_mark
 from headrace.storage.compaction.swap import complete_swaps
 from headrace.storage.damage import DamagedLog
 from headrace.storage.epochs import LeaderEpochs
-from headrace.storage.log import PartitionLog
+from headrace.storage.log import NO_SNAPSHOT, PartitionLog
 from headrace.storage.producers import (
     drop_snapshots_beyond,
     load_snapshot,
@@ -81,7 +81,7 @@ def create_log(
         [segment],
         epochs=LeaderEpochs(),
         producers=ProducerStates(),
-        snapshot_offset=-1,
+        snapshot_offset=NO_SNAPSHOT,
         start_offset=start_offset,
         next_offset=start_offset,
         flushed_offset=start_offset,
@@ -304,15 +304,15 @@ class _Recovery:
             if bad is not None:
                 self._judge(number, bad)
                 break
+        if next_offset < self._recovery_point and self._start_offset < self._recovery_point:
+            last = self.segments[-1]
+            problem = f"the log ends here, expected was everything up to offset {self._recovery_point}"
+            raise DamagedLog(last.log_path, last.size, next_offset, problem)
         if next_offset < self._start_offset:  # everything that is left was deleted before
             for segment in self.segments:
                 self._remove(segment)
             self.segments = [_new_segment(self.disk, self.directory, self._start_offset)]
             return self._start_offset
-        if next_offset < self._recovery_point:
-            last = self.segments[-1]
-            problem = f"the log ends here, expected was everything up to offset {self._recovery_point}"
-            raise DamagedLog(last.log_path, last.size, next_offset, problem)
         self._make_ready(self.segments[-1])
         return next_offset
 

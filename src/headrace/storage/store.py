@@ -285,6 +285,7 @@ class LogStore:
     async def set_aside(self, log_id: LogId) -> str:
         """Take a log out of the way that nobody knows; its bytes stay. Returns where they are now."""
         self._unopened.pop(log_id, None)
+        self._points.forget(log_id)
         directory = layout.directory_of(log_id)
         stray = directory + layout.STRAY
         await self._work.run(partial(self.world.disk.rename, directory, stray))
@@ -303,9 +304,10 @@ class LogStore:
             if not await self._lower(log.log_id, end_offset, min(log.start_offset, offset)):
                 raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be truncated safely")
             log.truncate(offset)
+            sync = partial(log.sync_cut, log.cut_files)
             if on_cut is not None:
                 on_cut()
-            await self._work.run(log.sync_cut, lane=LANE)
+            await self._work.run(sync, lane=LANE)
 
     async def _lower(self, log_id: LogId, end_offset: int, start_offset: int) -> bool:
         is_safe = self._points.of(log_id) <= end_offset
@@ -318,11 +320,7 @@ class LogStore:
     async def write_checkpoints(self) -> None:
         """Store from where the next start must verify, and where each log begins. Call it every minute or so."""
         async with self._checkpointing:
-            points = {
-                log_id: point
-                for log_id, point in self._points.all().items()
-                if log_id in self._logs or self.holds_unused(log_id)
-            }
+            points = self._points.all()  # also of logs that are missing: they must not begin below what was safe
             breather = Breather(self.world.clock)
             for log in list(self._logs.values()):
                 if not log.is_closed and points.get(log.log_id) != log.flushed_offset and _saved(log.save_hints):

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.model.errors import Refusal
+from headrace.runtime.tasks import outlast
 from headrace.storage.compaction import swap
 from headrace.storage.compaction.mark import NOTHING_CLEAN, store_mark
 
@@ -37,27 +38,31 @@ class Swaps:
 
         False if the log has changed meanwhile, and what was cleaned was thrown away instead.
         """
+        async with self.rewriting:
+            # To its end, also if the caller is cancelled: a promise that nobody remembers is kept by the next start.
+            return await outlast(self._swap(log, cleaned, cuts))
+
+    async def _swap(self, log: PartitionLog, cleaned: CleanedRun, cuts: int) -> bool:
         disk, directory = self._work.disk, log.directory
         discard = partial(swap.discard, disk, directory, cleaned)
-        async with self.rewriting:
-            if log.is_closed:
-                return False  # and its directory is gone
-            is_wanted = log.cuts == cuts and log.can_swap(cleaned)
-            if is_wanted:
-                if log.mark is None:
-                    await self._store_mark(log, NOTHING_CLEAN)
-                try:
-                    await self._work.change(partial(swap.promise, disk, directory, cleaned), STEP)
-                except Refusal:
-                    await self._end(log, discard)  # the cleaned files take up room
-                    raise
-                is_wanted = log.can_swap(cleaned)
-            if not is_wanted:
-                await self._end(log, discard)
-                return False
-            log.swap(cleaned)
-            await self._end(log, partial(swap.conclude, disk, directory, cleaned))
-            return True
+        if log.is_closed:
+            return False  # and its directory is gone
+        is_wanted = log.cuts == cuts and log.can_swap(cleaned)
+        if is_wanted:
+            if log.mark is None:
+                await self._store_mark(log, NOTHING_CLEAN)
+            try:
+                await self._work.change(partial(swap.promise, disk, directory, cleaned), STEP)
+            except Refusal:
+                await self._end(log, discard)  # the cleaned files take up room
+                raise
+            is_wanted = log.can_swap(cleaned)
+        if not is_wanted:
+            await self._end(log, discard)
+            return False
+        log.swap(cleaned)
+        await self._end(log, partial(swap.conclude, disk, directory, cleaned))
+        return True
 
     async def settle(self, log: PartitionLog) -> None:
         """End what a full disk has left of a swap, before anything is written beside the log that a start could take
