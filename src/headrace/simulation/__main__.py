@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.simulation.campaign import Outcome, Record, Totals
+from headrace.simulation.loop import is_last_word
 from headrace.simulation.scenario import Report, run_scenario
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ def _settle_in() -> None:
 
 
 def _unraisable(event: sys.UnraisableHookArgs) -> None:
-    """A killed process ends in the middle: that its coroutines would have awaited more is no news."""
-    if "coroutine ignored GeneratorExit" not in str(event.exc_value):
+    if not is_last_word(event):
         sys.__unraisablehook__(event)
 
 

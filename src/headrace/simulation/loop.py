@@ -15,9 +15,11 @@ import asyncio
 import heapq
 import inspect
 import math
+import sys
 import threading
 import warnings
 from collections import Counter, deque
+from contextlib import contextmanager
 from contextvars import copy_context
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 from headrace.simulation.life import OUTSIDE, HostIsDown, Life, life_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
     from contextvars import Context
     from types import AsyncGeneratorType
 
@@ -349,11 +351,26 @@ def _stop(task: _Task[Any]) -> None:
     coroutine = task.get_coro()
     assert inspect.iscoroutine(coroutine)
     context = task.life.context if task.life is not None else OUTSIDE
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", RuntimeWarning
-        )  # what it was about to wait for is never awaited, and that is meant
+    with warnings.catch_warnings(), _last_words_unheard():
+        # What it was about to wait for is never awaited, and that is meant.
+        warnings.simplefilter("ignore", RuntimeWarning)
         _close(coroutine, context)
+
+
+@contextmanager
+def _last_words_unheard() -> Iterator[None]:
+    """A coroutine inside the one that is closed may be gone only after it tried to wait once more."""
+    hear = sys.unraisablehook
+    sys.unraisablehook = lambda event: None if is_last_word(event) else hear(event)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hear
+
+
+def is_last_word(event: sys.UnraisableHookArgs) -> bool:
+    """A killed process ends in the middle: that its coroutines would have awaited more is no news."""
+    return "coroutine ignored GeneratorExit" in str(event.exc_value)
 
 
 def _close(coroutine: Coroutine[Any, Any, Any], context: Context) -> None:
