@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.runtime.disk import SystemDisk
-from headrace.simulation.device import Operation
-from tests.unit.storage.small_logs import append, batch_at, log_of, read_all, reopened
+from headrace.simulation.device import Operation, os_error
+from headrace.storage import layout
+from tests.unit.storage.small_logs import DIRECTORY, FIRST_MS, SETTINGS, append, batch_at, log_of, read_all, reopened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.storage.log import PartitionLog
 
 MIB = 1 << 20
+LATER_MS = FIRST_MS + 1_000_000
 
 
 def facts(log: PartitionLog) -> tuple[object, ...]:
@@ -82,6 +86,88 @@ def test_any_other_error_is_a_disk_failure(device: Device, simulated: SimulatedD
     device.fail(operation, "topics")
     with pytest.raises(DiskFailure, match="refused"):
         append(log, *batches)
+
+
+# What is deleted or cut on a full disk
+
+
+def given_up(log: PartitionLog) -> PartitionLog:
+    """Every record of it is deleted, but no file yet."""
+    log.high_watermark = log.next_offset
+    log.advance_start(log.next_offset)
+    return log
+
+
+def remove_garbage(log: PartitionLog) -> None:
+    for path in log.take_garbage():
+        log.disk.remove(path)
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+def test_a_full_disk_deletes_without_forgetting_producers(
+    device: Device, simulated: SimulatedDisk, is_clean: bool
+) -> None:
+    """No batch tells of it afterwards: what it sends again would be taken for new."""
+    log = given_up(log_of(simulated, 30, producer_id=1, sequence=0))
+    device.capacity_bytes = device.used_bytes
+    assert log.delete_expired(0)
+    remove_garbage(log)
+    device.capacity_bytes = None
+    log = reopened(log, is_clean=is_clean)
+    assert (log.start_offset, log.next_offset, log.size_bytes) == (30, 30, 0)
+    assert log.producers.get(1) is not None
+
+
+def test_the_indexes_of_what_is_deleted_make_room_for_its_producers(device: Device, simulated: SimulatedDisk) -> None:
+    log = log_of(simulated, 100, replace(SETTINGS, segment_bytes=MIB), producer_id=1, sequence=0)
+    device.fail(Operation.CREATE, layout.stem(DIRECTORY, 100) + layout.SNAPSHOT, code=errno.ENOSPC)
+    log.roll()
+    device.capacity_bytes = device.used_bytes
+    assert given_up(log).delete_expired(0) == [0]
+    remove_garbage(log)
+    assert reopened(log, is_clean=False).producers.get(1) is not None
+
+
+def test_a_deletion_waits_for_room_to_remember_the_producers(device: Device, simulated: SimulatedDisk) -> None:
+    def refuse_snapshots(operation: Operation, path: str) -> None:
+        if operation is Operation.CREATE and path.endswith(layout.SNAPSHOT):
+            raise os_error(errno.ENOSPC, path)
+
+    log = log_of(simulated, 5, replace(SETTINGS, retention_ms=0), producer_id=1, sequence=0)
+    log.high_watermark = 5
+    device.watch(refuse_snapshots)
+    assert log.delete_expired(LATER_MS) == []
+    assert log.take_garbage() == []
+    log = reopened(log, is_clean=False)
+    assert log.producers.get(1) is not None
+    device.unwatch(refuse_snapshots)
+    log.high_watermark = 5
+    assert log.delete_expired(LATER_MS) == [0]
+    remove_garbage(log)
+    assert reopened(log, is_clean=False).producers.get(1) is not None
+
+
+def test_a_stop_saves_the_producers_of_a_log_without_a_record(device: Device, simulated: SimulatedDisk) -> None:
+    """When it was cut there was no room for them, and their last batch had been deleted long before."""
+    log = given_up(log_of(simulated, 30, producer_id=1, sequence=0))
+    assert log.delete_expired(0)
+    remove_garbage(log)
+    append(log, batch_at(30))
+    snapshot = layout.stem(DIRECTORY, 30) + layout.SNAPSHOT
+    device.fail(Operation.CREATE, snapshot, code=errno.ENOSPC)
+    log.truncate(30)
+    assert not simulated.exists(snapshot)
+    log = reopened(log)
+    assert log.size_bytes == 0
+    assert log.producers.get(1) is not None
+
+
+def test_a_cut_that_cannot_begin_again_is_no_mere_refusal(device: Device, simulated: SimulatedDisk) -> None:
+    """Whoever is refused goes on with the log as it was, and here nothing is left of it."""
+    log = log_of(simulated, 30)
+    device.fail(Operation.CREATE, DIRECTORY, code=errno.ENOSPC)
+    with pytest.raises(DiskFailure, match="cannot begin again: the disk is full"):
+        log.truncate(0)
 
 
 @pytest.fixture

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.model.errors import Refusal
+from headrace.runtime.disk import SystemDisk
+from headrace.simulation.device import os_error
 from tests.unit.storage.small_logs import append, batch_at, log_of, new_log, read_all, reopened
 
 if TYPE_CHECKING:
-    from headrace.runtime.disk import SystemDisk
+    from headrace.runtime.disk import SystemFile
 
 
 @pytest.mark.parametrize("offset", [0, 1, 7, 15, 39])
@@ -95,3 +99,22 @@ def test_a_flush_that_a_cut_overtook_promises_nothing(disk: SystemDisk) -> None:
     log.finish_flush(ticket)
     assert log.flushed_offset <= 4
     assert log.is_dirty
+
+
+def test_a_cut_that_finds_no_descriptor_leaves_every_segment(disk: SystemDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = reopened(log_of(disk, 40))
+    last_to_stay, first_to_go = log.segments[1:3]
+    honest_open = SystemDisk.open
+
+    def refuse(disk: SystemDisk, path: str, *, create: bool = False) -> SystemFile:
+        if path == last_to_stay.log_path:
+            raise os_error(errno.EMFILE, path)
+        return honest_open(disk, path, create=create)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SystemDisk, "open", refuse)
+        with pytest.raises(Refusal, match="no file descriptor left"):
+            log.truncate(first_to_go.base_offset)
+    assert [header.base_offset for header in read_all(log)] == list(range(40))
+    log.truncate(first_to_go.base_offset)
+    assert [header.base_offset for header in read_all(log)] == list(range(first_to_go.base_offset))
