@@ -2,18 +2,25 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.runtime.disk import SystemDisk
+from headrace.simulation.device import Operation
 from headrace.storage.chain import Chain
 from headrace.storage.damage import DamagedLog
 from headrace.wire.batches import Codec
-from tests.unit.storage.small_logs import FIRST_MS, append, batch_at, log_of, new_log, reopened
+from tests.unit.storage.small_logs import FIRST_MS, SETTINGS, append, batch_at, log_of, new_log, read, reopened
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.runtime.disk import SystemFile
+    from headrace.simulation.device import Device
+    from headrace.simulation.disk import SimulatedDisk
+    from headrace.storage.log import PartitionLog
     from headrace.storage.places import Places
 
 
@@ -172,3 +179,39 @@ def test_a_lookup_that_begins_in_the_middle_of_a_cut_does_not_take_it_for_damage
     log.truncate(5)
     thread.join(30)
     assert found == [(FIRST_MS + 4, 4, 0)]
+
+
+def found_beside(device: Device, log: PartitionLog, work: Callable[[], object]) -> set[object]:
+    """What a thread could be told that looks while `work` on the loop reads from the disk."""
+    found: set[object] = set()
+    is_looking = False
+
+    def look(operation: Operation, _path: str) -> None:
+        nonlocal is_looking
+        if operation is Operation.READ and not is_looking:
+            is_looking = True
+            found.add((log.find_timestamp(FIRST_MS + 3), log.max_timestamp()))
+            is_looking = False
+
+    device.watch(look)
+    work()
+    device.unwatch(look)
+    return found
+
+
+def test_a_lookup_finds_records_whose_times_retention_sees_for_the_first_time(
+    device: Device, simulated: SimulatedDisk
+) -> None:
+    log = reopened(log_of(simulated, 60))
+    log.settings = replace(SETTINGS, retention_ms=0)
+    log.high_watermark = 60
+    found = found_beside(device, log, lambda: log.delete_expired(FIRST_MS))  # nothing is that old
+    assert found == {((FIRST_MS + 3, 3, 0), (FIRST_MS + 59, 59, 0))}
+
+
+def test_a_lookup_finds_records_whose_index_is_being_made_again(device: Device, simulated: SimulatedDisk) -> None:
+    log = reopened(log_of(simulated, 60))
+    for path in log.segments[0].index_paths:
+        simulated.remove(path)
+    found = found_beside(device, log, lambda: read(log, 3))
+    assert found == {((FIRST_MS + 3, 3, 0), (FIRST_MS + 59, 59, 0))}
