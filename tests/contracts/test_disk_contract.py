@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -325,6 +327,60 @@ def test_after_a_failed_sync_no_sync_is_believed(failing_disk: Disk) -> None:
     for sync in SYNCS:
         with pytest.raises(OSError, match="an earlier sync has failed"):
             sync(failing_disk)
+
+
+@contextmanager
+def failing_syncs(disk: Disk, code: int) -> Iterator[None]:
+    """Meanwhile no sync succeeds. No real file system can be made to run out of space just then."""
+
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    def fail_if_sync(operation: Operation, _path: str) -> None:
+        if operation in {Operation.SYNC, Operation.SYNC_DIRECTORY, Operation.SYNC_EVERYTHING}:
+            fail()
+
+    if isinstance(disk, SimulatedDisk):
+        disk.device.watch(fail_if_sync)
+        yield
+        disk.device.unwatch(fail_if_sync)
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        for sync in ("os.fsync", "os.fdatasync", "headrace.runtime._libc.syncfs"):
+            patch.setattr(sync, fail)
+        yield
+
+
+@pytest.mark.parametrize("sync", SYNCS[:3], ids=["file", "directory", "everything"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_sync_that_fails_for_want_of_space_is_a_failed_sync(
+    disk: Disk, sync: Callable[[Disk], object], code: int
+) -> None:
+    """A file system may find out only now that it has no room for what it took, and its pages count as clean then."""
+    disk.write_file("good", b"content")
+    with failing_syncs(disk, code), pytest.raises(OSError, match=os.strerror(code)):
+        sync(disk)
+    for later in SYNCS:
+        with pytest.raises(OSError, match="an earlier sync has failed"):
+            later(disk)
+
+
+def test_a_draft_without_room_is_thrown_away_and_says_nothing_of_other_syncs(disk: Disk) -> None:
+    disk.write_file("good", b"content")
+    disk.replace_file("safe", b"old")
+    with failing_syncs(disk, errno.ENOSPC), pytest.raises(OSError, match="No space left"):
+        disk.replace_file("safe", b"new")
+    assert disk.list("") == ["good", "safe"]
+    assert disk.read_file("safe") == b"old"
+    for sync in SYNCS:
+        sync(disk)
+
+
+def test_a_draft_that_the_disk_fails_to_sync_is_a_failed_sync(disk: Disk) -> None:
+    with failing_syncs(disk, errno.EIO), pytest.raises(OSError, match="Input/output error"):
+        disk.replace_file("safe", b"new")
+    with pytest.raises(OSError, match="an earlier sync has failed"):
+        disk.sync_everything()
 
 
 def test_a_sync_of_what_is_closed_or_gone_says_nothing_of_the_disk(disk: Disk) -> None:
