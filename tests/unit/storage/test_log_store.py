@@ -325,6 +325,34 @@ async def test_a_log_whose_directory_was_removed_keeps_what_it_was_given_since(w
         assert [header.base_offset for header in read_all(await opened(store, FIRST))] == [30, 31, 32]
 
 
+@on_every_runtime
+async def test_a_checkpoint_remembers_how_far_a_missing_log_was_safe(world: World) -> None:
+    """Nobody may have asked for it for minutes, and consumers have seen its offsets all the same."""
+    stores = Stores(world)
+    async with stores.life() as store:
+        await filled(store, FIRST)
+    world.disk.remove_directory(layout.directory_of(FIRST))
+    async with stores.life(is_clean=False) as store:
+        await filled(store, SECOND)
+        await store.write_checkpoints()
+        assert store.safe_offset(FIRST) == 30
+    async with stores.life() as store:
+        assert (await opened(store, FIRST)).next_offset == 30
+
+
+@on_every_runtime
+async def test_a_log_that_was_set_aside_is_not_missed(world: World) -> None:
+    stores = Stores(world)
+    async with stores.life() as store:
+        await filled(store, FIRST)
+        await filled(store, SECOND)
+    async with stores.life(is_clean=False) as store:
+        await store.set_aside(FIRST)
+        await filled(store, SECOND, 1)
+        await store.write_checkpoints()
+    assert checkpoints.read_offsets(world.disk, checkpoints.RECOVERY_POINTS) == {SECOND: 31}
+
+
 async def test_a_log_is_not_cut_below_its_start_unless_that_can_be_remembered(simulated: SimulatedDisk) -> None:
     world = World(SystemClock(), simulated, SystemEntropy(), SystemNetwork(), SystemThreads())
     stores = Stores(world)
