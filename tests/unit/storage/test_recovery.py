@@ -249,6 +249,14 @@ def test_a_tail_that_was_flushed_is_never_cut(disk: SystemDisk) -> None:
         recover(disk, recovery_point=8)
 
 
+def test_missing_flushed_records_are_damage_also_if_the_log_begins_after_what_is_left(disk: SystemDisk) -> None:
+    path = crashed_log(disk)
+    disk.write_file(path, disk.read_file(path)[: 4 * BATCH_BYTES])
+    with pytest.raises(DamagedLog, match="the log ends here, expected was everything up to offset 8"):
+        recover(disk, recovery_point=8, start_offset=6)
+    assert len(disk.read_file(path)) == 4 * BATCH_BYTES
+
+
 def test_a_missing_segment_is_damage(disk: SystemDisk) -> None:
     log = log_of(disk, 40)
     missing = log.segments[1]
@@ -402,6 +410,14 @@ def test_a_log_that_ends_below_its_start_begins_there_anew(disk: SystemDisk) -> 
     assert (log.start_offset, log.next_offset, log.size_bytes) == (20, 20, 0)
     append(log, batch_at(20))
     assert offsets_in(reopened(log)) == [20]
+
+
+def test_a_log_whose_flushed_records_were_all_deleted_has_lost_none(disk: SystemDisk) -> None:
+    """A power cut may take a file that is to be removed in any state."""
+    path = crashed_log(disk)
+    disk.write_file(path, disk.read_file(path)[: 4 * BATCH_BYTES])
+    log, _ = recover(disk, recovery_point=8, start_offset=8)
+    assert (log.start_offset, log.next_offset, log.size_bytes) == (8, 8, 0)
 
 
 def test_hopping_stops_at_damage(disk: SystemDisk) -> None:
