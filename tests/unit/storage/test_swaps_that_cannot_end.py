@@ -3,6 +3,7 @@ before anything else happens to that log's files."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from typing import TYPE_CHECKING
 
@@ -138,3 +139,28 @@ async def test_while_the_disk_is_full_nothing_else_happens_to_the_log(store: Log
     assert log.next_offset == 3
     await store.swaps.settle(log)
     assert not log.disk.exists(f"{DIRECTORY}/{layout.swap_name((0, 3))}")
+
+
+async def test_a_swap_that_is_cancelled_during_its_promise_comes_to_its_end(store: LogStore, device: Device) -> None:
+    """Else the log would be cut beside a promise that nobody remembers but the next start."""
+    log = await opened(store)
+    write(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
+    seal(log)
+    loop = asyncio.get_running_loop()
+    swapping = loop.create_task(store.swaps.swap(log, cleaned_of(log), log.cuts))
+    promise = f"{DIRECTORY}/{layout.swap_name((0, 3))}"
+
+    def cancel(operation: Operation, path: str) -> None:
+        if (operation, path) == (Operation.CREATE, promise):
+            loop.call_soon_threadsafe(swapping.cancel)
+
+    device.watch(cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await swapping
+    device.unwatch(cancel)
+    assert not log.disk.exists(promise)
+    assert pairs_in(log) == [(b"b", b"1"), (b"a", b"2")]
+    await store.truncate(log, 2)
+    write(log, (b"c", b"1"), (b"d", b"1"))
+    flush(log)
+    assert pairs_in(after_a_crash(device, log)) == [(b"b", b"1"), (b"c", b"1"), (b"d", b"1")]
