@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.broker.leaving import leave_in_sync_set
 from headrace.client.errors import ClientError
-from headrace.model.errors import Refusal
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, Epoch, Offset
+from headrace.storage.damage import MissingLog
 from headrace.wire.messages.scrub_logs import ScrubLogsRequest, ScrubLogsResponse
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class DamageCare:
             self._news.clear()
             for partition in list(self._damaged.values()):
                 await self._look_after(partition)
-            for log_id in list(self._node.damaged_at_start):
+            for log_id in self._unopened_counted_on():
                 await self._give_up_unopened(log_id)
             await self._drop_replaced()
 
@@ -142,16 +143,38 @@ class DamageCare:
             if is_last:
                 self._say_last(partition)
 
-    async def _give_up_unopened(self, log_id: LogId) -> None:
-        """A log that could not be opened at the start: as long as this node may be elected, it is not fetched again."""
-        state = self._node.image.partition(*log_id)
-        electable = set() if state is None else {*state.isr, *state.eligible}
-        if self._node.node_id not in electable or len(electable) == 1:
-            return
+    async def give_up_before_entry(self) -> None:
+        """Logs that are missing, before this node is let in: it may be elected in that moment, and an empty log would
+        take the place of those that others hold whole. A damaged one holds something, and is given up only to somebody
+        who is there."""
+        while missing := [log_id for log_id in self._unopened_counted_on() if self._is_missing(log_id)]:
+            for log_id in missing:
+                if not await self._give_up_unopened(log_id):
+                    return
+            await asyncio.sleep(LOOK_S)
+
+    def _unopened_counted_on(self) -> list[LogId]:
+        """Logs that could not be opened: as long as this node may be elected, they are not fetched again. The last who
+        may be elected stays: nobody else has more."""
+        node, found = self._node, []
+        for log_id in node.damaged_at_start:
+            state = node.image.partition(*log_id)
+            electable = set() if state is None else {*state.isr, *state.eligible}
+            if node.node_id in electable and len(electable) > 1:
+                found.append(log_id)
+        return found
+
+    def _is_missing(self, log_id: LogId) -> bool:
+        return isinstance(self._node.damaged_at_start.get(log_id), MissingLog)
+
+    async def _give_up_unopened(self, log_id: LogId) -> bool:
+        """False if there is no use in trying again: another life of this node has begun."""
         try:
-            await leave_in_sync_set(self._node, log_id, is_lost=True)
+            await leave_in_sync_set(self._node, log_id, is_lost=True, serves_nothing=self._is_missing(log_id))
         except (ClientError, Refusal) as trouble:
             log.debug("%s cannot be given up now: %s", log_id, trouble)
+            return not isinstance(trouble, Refusal) or trouble.code is not ErrorCode.STALE_BROKER_EPOCH
+        return True
 
     def _say_last(self, partition: Partition) -> None:
         if partition.log_id in self._kept_as_last:

@@ -87,9 +87,11 @@ class Following:
         is_leased: Callable[[], bool],
         on_damage: Callable[[Partition, int], None],
         on_set_aside: Callable[[], None],
+        on_no_room: Callable[[LogId], None],
     ) -> None:
         """`on_damage` hears of a partition and an offset where somebody met bytes that make no sense; `on_set_aside`,
-        that there is something new in `damaged_at_start`, or an old copy beside its successor."""
+        that there is something new in `damaged_at_start`, or an old copy beside its successor; `on_no_room`, that a log
+        could not be opened or made, which is tried again every now and then."""
         self._node_id = node_id
         self._configs = configs
         self._topics = topics
@@ -101,6 +103,7 @@ class Following:
         self._is_leased = is_leased
         self._on_damage = on_damage
         self._on_set_aside = on_set_aside
+        self._on_no_room = on_no_room
         self.damaged_at_start: dict[LogId, DamagedLog] = {}
         """What could not be opened, and nobody else could give us yet."""
         self._followers.begin_anew = lambda partition, offset: self._queue.put_nowait(
@@ -146,6 +149,10 @@ class Following:
             is_ours = self._topics.by_log_id(log_id) is partition and not partition.log.damage
             if is_ours and partition.replica.leader != self._node_id:
                 self._followers.follow(partition, partition.replica.leader)
+
+    def _wait_for_room(self, log_id: LogId, served: ServedTopic) -> None:
+        self._without_room[log_id] = served
+        self._on_no_room(log_id)
 
     async def fetch_again(self, partition: Partition) -> None:
         """Its copy is damaged, and nobody counts on it any more. Where the new one begins, the leader will tell."""
@@ -236,7 +243,7 @@ class Following:
             log.warning("%s cannot begin anew yet: %s", old.name, refusal.message)
             if old.log.is_closed:  # it is gone, and there was no room for the new one
                 served.troubles[old.index] = refusal.message
-                self._without_room[log_id] = served
+                self._wait_for_room(log_id, served)
             else:
                 served.partitions[old.index] = old
                 self._try_later(wish)
@@ -361,7 +368,7 @@ class Following:
             return None
         except Refusal as refusal:
             served.troubles[state.partition] = refusal.message
-            self._without_room[log_id] = served
+            self._wait_for_room(log_id, served)
             log.warning("%s is offline for now: %s", name, refusal.message)
             return None
         return self._new_partition(name, partition_log, settings)
@@ -377,7 +384,7 @@ class Following:
             partition = await self._empty(topic, state, Offset(0), is_kept=True)
         except Refusal as refusal:
             served.troubles[state.partition] = refusal.message
-            self._without_room[log_id] = served
+            self._wait_for_room(log_id, served)
             log.warning("%s-%d is offline for now: %s", topic.name, state.partition, refusal.message)
             return None
         self._forget_trouble(log_id, served)

@@ -13,18 +13,23 @@ if TYPE_CHECKING:
     from headrace.model.names import LogId
 
 
-async def leave_in_sync_set(node: Node, log_id: LogId, *, is_lost: bool) -> None:
+async def leave_in_sync_set(node: Node, log_id: LogId, *, is_lost: bool, serves_nothing: bool = False) -> None:
     """Raises Refusal if nobody else is in sync, or the controller does not want it; ClientError if it is not heard.
 
     `is_lost`: this node's copy lacks what it once had, or will be thrown away. A whole one may still be elected later.
+    `serves_nothing`: not even what is whole of it, so that nothing is gained by leading on until another can.
     """
     if node.is_controller:
         await node.submit(
-            lambda image: give_up_replica(image, node.node_id, node.broker_epoch, log_id, is_lost=is_lost)
+            lambda image: give_up_replica(
+                image, node.node_id, node.broker_epoch, log_id, is_lost=is_lost, serves_nothing=serves_nothing
+            )
         )
         return
     answer = await node.assembly.ask_controller(
-        GiveUpReplicaRequest(node.node_id, node.broker_epoch, log_id.topic_id, log_id.partition, is_lost),
+        GiveUpReplicaRequest(
+            node.node_id, node.broker_epoch, log_id.topic_id, log_id.partition, is_lost, serves_nothing
+        ),
         GiveUpReplicaResponse,
     )
     if answer.error_code:

@@ -37,7 +37,7 @@ from headrace.storage.settings import LogSettings
 from headrace.storage.store import LogStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from headrace.broker.controller import Controller
     from headrace.broker.partition import Partition
@@ -155,6 +155,7 @@ class Node:
         self._is_following = True
         await self._following.load(self.quorum.deleted_topics)
         self._tasks.start(self._following.run(), "follow the image")
+        await self.damage.give_up_before_entry()
         await self.assembly.enrolment.beat_until_served()
         await self._following.caught_up()
         self.assembly.serve(self._tasks)
@@ -223,6 +224,7 @@ class Node:
             lambda: self._may_lead,
             self.damage.met,
             self.damage.look,
+            self.room.open_refused,
         )
 
     @property
@@ -367,7 +369,8 @@ class Node:
         if free_bytes < ROOM_BYTES:
             raise Refusal(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"the disk is full ({free_bytes} bytes are free); delete topics, shorten retention or add space",
+                f"the disk of node {self.node_id} is full ({free_bytes} bytes are free); delete topics, shorten "
+                "retention or add space",
             )
 
     def new_topic_id(self) -> TopicId:
@@ -390,9 +393,9 @@ class Node:
         self._followers.leave(partition)
 
     @property
-    def damaged_at_start(self) -> Collection[LogId]:
+    def damaged_at_start(self) -> Mapping[LogId, DamagedLog]:
         """What could not be opened, and is not fetched again yet."""
-        return self._following.damaged_at_start.keys()
+        return self._following.damaged_at_start
 
     async def fetch_again(self, partition: Partition) -> None:
         await self._following.fetch_again(partition)

@@ -1,4 +1,4 @@
-"""What this node does about partitions that it leads and has no room for: another node leads, if one is in sync.
+"""What this node does about partitions that it leads and has no room for: another node leads, if one can.
 
 The copy stays. It follows, and is in sync again once there is space for what it lacks.
 """
@@ -27,6 +27,7 @@ class RoomCare:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._without_room: dict[LogId, Partition] = {}
+        self._unopened: dict[LogId, None] = {}
         self._news = asyncio.Event()
 
     def write_refused(self, partition: Partition) -> None:
@@ -35,6 +36,11 @@ class RoomCare:
             self._without_room[partition.log_id] = partition
             self._news.set()
 
+    def open_refused(self, log_id: LogId) -> None:
+        """For lack of space, too. Nothing of it is served as long as this node leads."""
+        self._unopened[log_id] = None
+        self._news.set()
+
     async def run(self) -> None:
         while True:
             await self._news.wait()
@@ -42,6 +48,9 @@ class RoomCare:
             found, self._without_room = self._without_room, {}
             for partition in found.values():
                 await self._hand_over(partition)
+            unopened, self._unopened = self._unopened, {}
+            for log_id in unopened:
+                await self._hand_over_unopened(log_id)
             await asyncio.sleep(REST_S)
 
     async def _hand_over(self, partition: Partition) -> None:
@@ -49,9 +58,18 @@ class RoomCare:
             return
         if len(partition.replica.in_sync) == 1:
             return  # who is only eligible could take over, but would have to do it without us
+        await self._leave(partition.log_id, str(partition.name))
+
+    async def _hand_over_unopened(self, log_id: LogId) -> None:
+        state = self._node.image.partition(*log_id)
+        is_led_here = state is not None and state.leader == self._node.node_id
+        if is_led_here and self._node.topics.by_log_id(log_id) is None:
+            await self._leave(log_id, str(log_id))
+
+    async def _leave(self, log_id: LogId, name: str) -> None:
         try:
-            await leave_in_sync_set(self._node, partition.log_id, is_lost=False)
+            await leave_in_sync_set(self._node, log_id, is_lost=False)
         except (ClientError, Refusal) as trouble:
-            log.debug("%s: there is no room, and nobody else can lead now: %s", partition.name, trouble)
+            log.debug("%s: there is no room, and nobody else can lead now: %s", name, trouble)
         else:
-            log.warning("%s: there is no room for more, so another node leads it now", partition.name)
+            log.warning("%s: there is no room for more, so another node leads it now", name)

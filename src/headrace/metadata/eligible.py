@@ -58,8 +58,8 @@ def with_eligible(image: ClusterImage, decision: Decision[Response], configs: No
 
 def _eligible(before: Partition, record: PartitionChanged, needed: int, loser: NodeId) -> tuple[NodeId, ...]:
     replicas = before.replicas if record.replicas is None else record.replicas
-    if _is_large_enough(record.isr, replicas, needed):
-        return NOBODY
+    if needed == 0 or (record.leader != NO_NODE and _is_large_enough(record.isr, replicas, needed)):
+        return NOBODY  # and while nobody leads, nothing is committed, however many are in sync
     have_all = {*before.isr, *before.eligible} - {loser}
     if record.leader != NO_NODE and record.leader not in have_all:
         return NOBODY  # an unclean election: what it lacks is given up
@@ -88,6 +88,7 @@ def review_eligible(image: ClusterImage, configs: NodeConfigs) -> Decision[int]:
         changed(topic.topic_id, partition)
         for topic, partition in partitions_of(image)
         if partition.eligible
+        and partition.has_leader
         and _is_large_enough(partition.isr, partition.replicas, in_sync_needed(image, topic.topic_id, configs))
     ]
     return Decision(tuple(records), len(records))

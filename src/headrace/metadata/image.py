@@ -110,9 +110,9 @@ class Topic:
 
     @property
     def replication_factor(self) -> int:
-        """That of the first partition; a topic without partitions (half created) has none."""
+        """That of the first partition; a topic without partitions (half created) has none. What moves counts once."""
         first = self.partitions.get(0)
-        return 0 if first is None else len(first.replicas)
+        return 0 if first is None else len(first.target)
 
     def in_order(self) -> Iterator[Partition]:
         return (self.partitions[number] for number in range(len(self.partitions)))

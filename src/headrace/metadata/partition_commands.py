@@ -139,9 +139,18 @@ def ended_move(
 
 
 def give_up_replica(
-    image: ClusterImage, node_id: NodeId, broker_epoch: int, log_id: LogId, *, is_lost: bool
+    image: ClusterImage,
+    node_id: NodeId,
+    broker_epoch: int,
+    log_id: LogId,
+    *,
+    is_lost: bool,
+    serves_nothing: bool = False,
 ) -> Decision[None]:
     """A node's copy is damaged: it leaves the in-sync set, and another leads. Raises Refusal if nobody else could.
+
+    `serves_nothing`: not a record of it can be read. Then it is enough that somebody else may be elected some day: the
+    partition waits for that one, rather than be led by a node that has nothing.
 
     The partition begins a new epoch in any case. Whoever leads it then knows nothing of what the node had: no fetch
     that is still on the way can make an empty copy look like the one that was there.
@@ -153,9 +162,10 @@ def give_up_replica(
     if node_id not in partition.replicas:
         raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has no replica of {log_id}")
     leader, remaining = partition.leader, tuple(member for member in partition.isr if member != node_id)
-    if leader == node_id:
+    if leader in {node_id, NO_NODE}:
         leader, remaining = elected(image, partition, remaining, but=node_id)
-    if leader == NO_NODE or not remaining:
+    may_wait = serves_nothing and is_lost and {*partition.isr, *partition.eligible} - {node_id}
+    if leader == NO_NODE and not may_wait:
         raise Refusal(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
             f"no other replica of {log_id} is in sync and there; in sync are {list(partition.isr)}",

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 from headrace.model.names import NO_TOPIC_ID, TopicId
 from headrace.wire.primitives import Reader, Writer
 
-_iquit = Struct(">iq16si?")
+_iquitt = Struct(">iq16si??")
 
 
 @dataclass(slots=True)
@@ -24,15 +24,19 @@ class GiveUpReplicaRequest:
     topic_id: TopicId = NO_TOPIC_ID
     partition_index: int = 0
     is_lost: bool = False
+    serves_nothing: bool = False
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
-        node_id, broker_epoch, topic_id, partition_index, is_lost = reader.unpack(_iquit)
+        node_id, broker_epoch, topic_id, partition_index, is_lost, serves_nothing = reader.unpack(_iquitt)
         reader.skip_tagged_fields()
-        return cls(node_id, broker_epoch, topic_id, partition_index, is_lost)
+        return cls(node_id, broker_epoch, topic_id, partition_index, is_lost, serves_nothing)
 
     def encode(self, writer: Writer, version: int) -> None:
-        writer.pack(_iquit, self.node_id, self.broker_epoch, self.topic_id, self.partition_index, self.is_lost)
+        writer.pack(
+            _iquitt, self.node_id, self.broker_epoch, self.topic_id, self.partition_index, self.is_lost,
+            self.serves_nothing,
+        )
         writer.no_tagged_fields()
 
 

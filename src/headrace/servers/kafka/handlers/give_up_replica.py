@@ -18,7 +18,12 @@ async def handle(message: GiveUpReplicaRequest, request: Request) -> GiveUpRepli
     try:
         await request.node.quorum.submit(
             lambda image: give_up_replica(
-                image, NodeId(message.node_id), message.broker_epoch, log_id, is_lost=message.is_lost
+                image,
+                NodeId(message.node_id),
+                message.broker_epoch,
+                log_id,
+                is_lost=message.is_lost,
+                serves_nothing=message.serves_nothing,
             )
         )
     except Refusal as refusal:
