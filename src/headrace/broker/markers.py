@@ -94,9 +94,11 @@ class MarkerWriter:
         return code is ErrorCode.NONE or self._is_pointless(name, Refusal(code, "as the leader says"))
 
     def _is_pointless(self, name: TopicPartition, refusal: Refusal) -> bool:
-        """The topic was deleted, and its part of the transaction with it; or a newer epoch has been here."""
-        is_gone = refusal.code in _GONE and self._node.image.topic_named(name.topic) is None
-        return is_gone or refusal.code in _OVERTAKEN
+        """The topic was deleted, and its part of the transaction with it; or a newer epoch has been here. Another topic
+        of that name may have fewer partitions."""
+        topic = self._node.image.topic_named(name.topic)
+        is_gone = topic is None or name.partition not in topic.partitions
+        return (refusal.code in _GONE and is_gone) or refusal.code in _OVERTAKEN
 
     async def write_here(self, marker: MarkerOrder) -> dict[TopicPartition, ErrorCode]:
         """Write the markers of an order of which this node leads all partitions, and wait until they are committed.
