@@ -125,6 +125,8 @@ class Leadership:
         follower = self.followers.get(answer.source.node_id)
         if follower is None or follower.session != answer.session:
             return  # of another membership, or said before its disk was changed
+        if answer.is_accepted and answer.end > self._log.end:
+            return  # nobody can have more of our log than we do
         if follower.directory not in {None, answer.source.directory}:
             self._begin_again(answer.source, now_ms)  # another disk: what it had before may be gone
             return

@@ -350,8 +350,9 @@ class RaftNode:
             return
         fresh = self._without_known(message.entries)
         if fresh and fresh[0].base < log.end:
-            self._pending.truncate(fresh[0].base, log.end)
-            log.truncate(fresh[0].base)
+            end = log.end
+            log.truncate(fresh[0].base)  # first: it lets nobody cut what is committed
+            self._pending.truncate(fresh[0].base, end)
         log.append(fresh)
         self._pending.append(fresh)
         agreed_end = max(message.entries[-1].end if message.entries else message.previous_end, log.commit_end)
