@@ -218,8 +218,15 @@ class Entrance:
         )
 
     def _doors(self) -> list[Address]:
-        others = [at for node_id, at in sorted(self._place.voters.items()) if node_id != self._place.node_id]
-        return list(self._ways_in) or others
+        """Where the operator says that others are; else where they were when this node last heard of them."""
+        me = self._place.node_id
+        others = [at for node_id, at in sorted(self._place.voters.items()) if node_id != me]
+        known = [
+            Address(endpoint.host, endpoint.port)
+            for node_id, node in sorted(self._quorum.found_image.nodes.items())
+            if node_id != me and (endpoint := node.endpoint(NODES)) is not None
+        ]
+        return list(self._ways_in) or others or known
 
     def _request(self, identity: Identity) -> JoinClusterRequest:
         place = self._place
