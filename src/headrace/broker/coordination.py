@@ -20,7 +20,7 @@ from headrace.coordinators.transactions.effects import TransactionEffects
 from headrace.coordinators.transactions.settings import TransactionSettings
 from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
-from headrace.model.names import NO_NODE, NodeId, TopicPartition
+from headrace.model.names import ID_BYTES_MAX, NO_NODE, NodeId, TopicPartition
 from headrace.runtime.tasks import TaskScope
 from headrace.storage.damage import RESTORE_OR_REMOVE
 from headrace.wire.partitioning import partition_for_coordinated
@@ -96,6 +96,9 @@ class Coordination:
                 raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be created: {refusal.message}")
 
     def _place(self, topic_name: str, key: str) -> int:
+        if len(key.encode()) > ID_BYTES_MAX:
+            code = ErrorCode.INVALID_GROUP_ID if topic_name == CONSUMER_OFFSETS else ErrorCode.INVALID_REQUEST
+            raise Refusal(code, f"an id may have {ID_BYTES_MAX} bytes, this one has {len(key.encode())}")
         topic = self._node.image.topic_named(topic_name)
         if topic is None:
             raise Refusal(ErrorCode.NOT_COORDINATOR, f"there is no {topic_name} yet; ask for the coordinator first")

@@ -105,6 +105,9 @@ class Shard(Generic[MindT]):
             except (UnreadableRecord, CorruptBatch, DamagedLog) as problem:
                 self._on_unreadable(self.partition, str(problem))
                 return
+            except Refusal as refusal:  # what was to be read next has been deleted meanwhile
+                log.info("%s is loaded anew: %s", self.partition.name, refusal.message)
+                self._needs_load.set()
             await self._needs_load.wait()
             self._needs_load.clear()
             await asyncio.sleep(TRY_AGAIN_S)

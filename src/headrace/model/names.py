@@ -24,6 +24,8 @@ NO_EPOCH = Epoch(-1)
 NO_NODE = NodeId(-1)
 NODE_ID_MAX = 2**31 - 1  # the field's size
 PORT_MAX = 65_535
+ID_BYTES_MAX = 1 << 10
+"""Of a group, a member or a transaction: a coordinator writes hundreds of them in one batch."""
 NO_TIMESTAMP = Millis(-1)
 NO_PRODUCER = ProducerId(-1)
 NO_TOPIC_ID = TopicId(bytes(16))

@@ -21,7 +21,7 @@ from headrace.coordinators.groups.modern_checks import check_heartbeat
 from headrace.coordinators.groups.modern_members import JOIN_EPOCH
 from headrace.coordinators.groups.offsets import CommittedOffsets
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import NO_PRODUCER, ProducerId
+from headrace.model.names import ID_BYTES_MAX, NO_PRODUCER, ProducerId
 from headrace.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from headrace.wire.messages.delete_groups import DeletableGroupResult
@@ -148,6 +148,8 @@ class GroupCoordinator:
             return _answered(
                 token, JoinGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
             )
+        if len((request.group_instance_id or "").encode()) > ID_BYTES_MAX:
+            return _answered(token, JoinGroupResponse(error_code=ErrorCode.INVALID_REQUEST))
         if isinstance(before, ModernGroup) and not before.is_empty:
             return _answered(token, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         group = self._classic_or_new(group_id)

@@ -12,6 +12,7 @@ from headrace.coordinators.groups.modern_members import (
     partitions_of,
 )
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import ID_BYTES_MAX
 
 if TYPE_CHECKING:
     from headrace.coordinators.groups.modern_members import Member
@@ -47,6 +48,9 @@ def _check_names(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     ):
         if name is not None and not name.strip():
             raise _invalid(f"the {what} is empty")
+    for name in (request.member_id, request.instance_id, request.rack_id):
+        if name is not None and len(name.encode()) > ID_BYTES_MAX:
+            raise _invalid(f"a member's ids may have {ID_BYTES_MAX} bytes each, one has {len(name.encode())}")
 
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.apis import Request
 
 
+CLIENT_ID_MAX: Final = 256  # characters that are kept of it, with each member of a group
 NAME_IN_MEMBER_ID_MAX: Final = 200  # characters; a member id is a string in records, whose length is limited
 
 
 def caller_of(request: Request) -> Caller:
-    return Caller(request.client_id, f"/{request.connection.link.peer.host}", request.version)
+    return Caller(request.client_id[:CLIENT_ID_MAX], f"/{request.connection.link.peer.host}", request.version)
 
 
 def joining_caller_of(request: Request) -> Caller:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.runtime.tasks import TaskScope
 from headrace.servers.kafka.connection import Connection
+from headrace.wire.frames import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -51,6 +52,8 @@ class KafkaServer:
         """Metadata's answers, each with the state of the topic that it was made from."""
         settings = node.settings
         self.frame_max_bytes = settings.socket_request_max_bytes
+        if is_for_nodes:  # the setting is for clients: a decision that does not fit would be sent again for ever
+            self.frame_max_bytes = max(self.frame_max_bytes, FRAME_BYTES_MAX)
         self._connections_max = settings.max_connections
         if connections_max is not None:
             self._connections_max = min(self._connections_max, connections_max)
