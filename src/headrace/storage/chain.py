@@ -143,10 +143,17 @@ class Chain:
             raise DiskFailure(f"{self._directory} is cut, and cannot begin again: {refusal.message}") from refusal
         self.segments.append(self.active)
 
+    def check_cut(self, end_offset: int) -> None:
+        """Raises Refusal if the file to be cut cannot be opened now. To be asked before anything has changed."""
+        self._handles.file(self._last_before(end_offset))
+
+    def _last_before(self, offset: int) -> Segment:
+        return next(segment for segment in reversed(self.segments) if segment.base_offset < offset)
+
     def cut_at(self, end_offset: int, places: Places, index_interval_bytes: int) -> None:
         """Cut at a boundary between batches. The segment that ends there is active from now on."""
-        segment = next(segment for segment in reversed(self.segments) if segment.base_offset < end_offset)
-        found = places.locate(segment, end_offset)  # first: it may be refused
+        segment = self._last_before(end_offset)
+        found = places.locate(segment, end_offset)
         while self.active is not segment:
             self._drop_last()
         self._forget(segment)

@@ -411,6 +411,8 @@ class PartitionLog:
         is_emptied = end_offset <= self.start_offset
         if is_emptied:
             end_offset = min(offset, self.start_offset)
+        else:
+            self._chain.check_cut(end_offset)
         names = self.disk.list(self.directory)
         remembered = replay_producers(self.disk, self.directory, names, self._chain.segments, end_offset)
         drop_snapshots_beyond(self.disk, self.directory, names, end_offset)

@@ -218,11 +218,19 @@ class _Recovery:
         if load_snapshot(self.disk, self.directory, self.file_names, next_base)[0] != next_base:
             with suppress(DamagedLog):
                 replayed = replay_producers(self.disk, self.directory, self.file_names, deleted, next_base)
-                save_snapshot(self.disk, self.directory, next_base, replayed.producers)
+                self._save_producers(next_base, replayed.producers, deleted)
                 self.disk.sync_everything()
                 self.file_names = self.disk.list(self.directory)
         for segment in deleted:
             self._remove(segment)
+
+    def _save_producers(self, offset: int, producers: ProducerStates, deleted: Sequence[Segment]) -> None:
+        if save_snapshot(self.disk, self.directory, offset, producers) or not len(producers):
+            return
+        for path in (path for segment in deleted for path in segment.index_paths):
+            self.disk.remove(path)
+        if not save_snapshot(self.disk, self.directory, offset, producers):
+            raise OSError(errno.ENOSPC, "there is no room to remember the producers of deleted batches")
 
     def _drop_without_front(self, segments: list[Segment]) -> None:
         """A flush makes all names durable. So if the first file has none, nothing of this log was ever flushed."""
@@ -231,9 +239,8 @@ class _Recovery:
             self._remove(segment)
             self.report.notes.append(f"{segment.log_path} was taken away: what came before it was never flushed")
         if segments:
-            self.disk.sync_directory(
-                self.directory
-            )  # or they could show up again beside what is written in their place
+            # Or they could show up again beside what is written in their place.
+            self.disk.sync_directory(self.directory)
 
     def _stored_epochs(self) -> list[EpochStart] | None:
         try:

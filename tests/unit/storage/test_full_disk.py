@@ -162,6 +162,22 @@ def test_a_stop_saves_the_producers_of_a_log_without_a_record(device: Device, si
     assert log.producers.get(1) is not None
 
 
+def test_a_start_waits_for_room_to_remember_the_producers_of_what_is_deleted(
+    device: Device, simulated: SimulatedDisk
+) -> None:
+    log = log_of(simulated, 5, producer_id=1, sequence=0)
+    device.capacity_bytes = device.used_bytes
+    log.roll()
+    log.high_watermark = 5
+    log.advance_start(5)
+    with pytest.raises(OSError, match="no room to remember"):
+        reopened(log, is_clean=False)
+    device.capacity_bytes = None
+    log = reopened(log, is_clean=False)
+    assert (log.start_offset, log.next_offset) == (5, 5)
+    assert log.producers.get(1) is not None
+
+
 def test_a_cut_that_cannot_begin_again_is_no_mere_refusal(device: Device, simulated: SimulatedDisk) -> None:
     """Whoever is refused goes on with the log as it was, and here nothing is left of it."""
     log = log_of(simulated, 30)

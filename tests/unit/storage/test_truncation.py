@@ -101,8 +101,13 @@ def test_a_flush_that_a_cut_overtook_promises_nothing(disk: SystemDisk) -> None:
     assert log.is_dirty
 
 
-def test_a_cut_that_finds_no_descriptor_leaves_every_segment(disk: SystemDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = reopened(log_of(disk, 40))
+def test_a_cut_that_finds_no_descriptor_leaves_every_segment_and_producer(
+    disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = new_log(disk)
+    for offset in range(40):
+        append(log, batch_at(offset, producer_id=1, sequence=offset))
+    log = reopened(log)
     last_to_stay, first_to_go = log.segments[1:3]
     honest_open = SystemDisk.open
 
@@ -116,5 +121,9 @@ def test_a_cut_that_finds_no_descriptor_leaves_every_segment(disk: SystemDisk, m
         with pytest.raises(Refusal, match="no file descriptor left"):
             log.truncate(first_to_go.base_offset)
     assert [header.base_offset for header in read_all(log)] == list(range(40))
+    producer = log.producers.get(1)
+    assert producer is not None
+    assert producer.last_offset == 39
+    assert log.cuts == 0
     log.truncate(first_to_go.base_offset)
     assert [header.base_offset for header in read_all(log)] == list(range(first_to_go.base_offset))
