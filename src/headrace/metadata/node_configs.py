@@ -310,7 +310,7 @@ BEHAVIOUR_CONFIGS = (
         "socket.request.max.bytes",
         ConfigType.INT,
         str(100 * MiB),
-        "The largest request that is read; a larger one closes the connection before any memory is taken for it.",
+        "The largest request of a client that is read; a larger one closes the connection, and takes no memory.",
         low=1024,
         is_dynamic=False,
     ),
