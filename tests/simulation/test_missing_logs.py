@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin import Admin
+from headrace.client.admin import Admin, ConfigChange, Resource, ResourceType
 from headrace.client.producer import BatchingProducer
 from headrace.simulation.device import Operation
 from headrace.simulation.disk import SimulatedDisk
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LIMIT_S = 300.0
 LOOK_S = 0.05
 RECORDS = 5
+REVIEWED_S = 10.0  # by then every node has acted upon what it knows
 
 
 class Scene:
@@ -65,6 +66,12 @@ class Scene:
         disk = SimulatedDisk(process.host.device)
         assert disk.exists(self.directory)
         disk.remove_directory(self.directory)
+
+    async def configure(self, name: str, value: str) -> None:
+        """For the topic."""
+        admin = Admin(self._cluster.client("client"))
+        change = admin.alter_configs(Resource(ResourceType.TOPIC, "t"), [(name, ConfigChange.SET, value)])
+        await self._cluster.run_on("client", change)
 
     async def write(self, count: int) -> None:
         await self._cluster.run_on("client", write(self._cluster, count))
@@ -134,6 +141,46 @@ def test_one_that_may_be_elected_does_not_lead_with_nothing() -> None:
         return scene.offsets()
 
     assert play(act) == {(0, RECORDS + 1)}
+
+
+def test_fewer_are_enough_while_the_whole_copy_is_away_and_it_is_still_the_one_that_counts() -> None:
+    """Whoever leads with nothing would then be enough by itself, and have the whole copy begin anew."""
+
+    async def act(scene: Scene) -> set[tuple[int, int]]:
+        follower, leader = scene.follower, scene.leader
+        follower.host.crash()
+        await scene.until(lambda state: follower.node_id in state.eligible)
+        leader.host.crash()
+        scene.remove_log(follower)
+        await scene.start(follower)
+        await scene.configure("min.insync.replicas", "1")
+        await asyncio.sleep(REVIEWED_S)
+        await scene.start_all([leader])
+        return scene.offsets()
+
+    assert play(act) == {(0, RECORDS)}
+
+
+def test_a_damaged_copy_is_not_given_up_for_a_missing_one() -> None:
+    """Most of it is whole, and an operator may find the rest in a backup. In the other there is nothing at all."""
+
+    async def act(scene: Scene) -> set[tuple[int, int]]:
+        follower, leader = scene.follower, scene.leader
+        await scene.checkpoint(leader)
+        follower.host.crash()
+        await scene.until(lambda state: follower.node_id in state.eligible)
+        leader.host.crash()
+        kept = leader.host.device.file(f"{stem(scene.directory, 0)}{LOG}")
+        kept.truncate(len(kept.cached) - 1)  # below what was safe
+        await scene.start(leader)
+        scene.remove_log(follower)
+        await scene.start(follower)
+        await asyncio.sleep(REVIEWED_S)
+        assert scene.state.leader == leader.node_id
+        assert leader.host.device.file(f"{stem(scene.directory, 0)}{LOG}") is kept
+        return set()  # nothing is served until the operator has decided
+
+    play(act)
 
 
 def test_one_that_has_no_room_for_a_new_copy_fetches_it_later(caplog: pytest.LogCaptureFixture) -> None:

@@ -89,9 +89,10 @@ class Cluster:
         (outcome,) = self.decide(change_in_sync(self.image, partition.leader, broker_epoch, [change]))
         assert not isinstance(outcome.result, Refusal), outcome.result
 
-    def give_up(self, node_id, *, is_lost=True):
+    def give_up(self, node_id, *, is_lost=True, serves_nothing=False):
         epoch = self.image.nodes[node_id].broker_epoch
-        self.decide(give_up_replica(self.image, node_id, epoch, FIRST, is_lost=is_lost))
+        decision = give_up_replica(self.image, node_id, epoch, FIRST, is_lost=is_lost, serves_nothing=serves_nothing)
+        self.decide(decision)
 
     def set(self, name, value, resource=TOPIC_CONFIGS):
         edit = ConfigEdit(name, ConfigOperation.SET, value)
@@ -301,6 +302,55 @@ def test_a_damaged_leader_leaves_to_one_that_is_eligible(cluster):
     assert refusal.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
+def test_a_damaged_copy_is_kept_for_what_is_whole_of_it_if_nobody_else_is_there(cluster):
+    cluster.fence(THREE, TWO, ONE)
+    cluster.register(TWO)
+    with pytest.raises(Refusal) as refusal:
+        cluster.give_up(TWO)
+    assert refusal.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert cluster.state == (NO_NODE, (ONE,), (TWO,))
+
+
+def test_a_missing_copy_is_given_up_before_its_node_is_let_in(cluster):
+    """Nobody else is there: the partition waits, and One leads it when it is back."""
+    cluster.fence(THREE, TWO, ONE)
+    cluster.register(TWO)
+    cluster.give_up(TWO, serves_nothing=True)
+    assert cluster.state == (NO_NODE, (ONE,), ())
+    cluster.let_in(TWO)
+    assert cluster.state == (NO_NODE, (ONE,), ())
+    cluster.start(ONE)
+    assert cluster.state == (ONE, (ONE,), ())
+
+
+def test_a_leader_without_a_copy_leads_no_longer_although_nobody_else_can(cluster):
+    cluster.fence(THREE, TWO)
+    cluster.give_up(ONE, serves_nothing=True)
+    assert cluster.state == (NO_NODE, (), (TWO,))
+    cluster.start(TWO)
+    assert cluster.state == (TWO, (TWO,), ())
+
+
+def test_the_last_one_that_may_be_elected_stays_even_if_it_has_nothing(cluster):
+    cluster.fence(THREE, TWO)
+    cluster.give_up(TWO)
+    with pytest.raises(Refusal) as refusal:
+        cluster.give_up(ONE, serves_nothing=True)
+    assert refusal.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert cluster.state == (ONE, (ONE,), ())
+
+
+def test_a_partition_without_a_leader_gets_one_when_a_lost_copy_is_given_up(cluster):
+    """Three is there, and nobody has thought of electing it yet."""
+    cluster.in_sync(ONE)
+    cluster.fence(THREE, TWO, ONE)
+    cluster.register(TWO)
+    cluster.register(THREE)
+    cluster.image = cluster.image.apply(NodeChanged(THREE, is_fenced=False, is_draining=False))
+    cluster.give_up(TWO)
+    assert cluster.state == (THREE, (THREE,), (ONE,))
+
+
 def test_a_replica_that_moves_away_is_not_eligible(cluster):
     cluster.in_sync(ONE)
     cluster.decide(reassign(cluster.image, [Reassignment(FIRST, (ONE, TWO, FOUR))]))
@@ -323,6 +373,29 @@ def test_fewer_are_enough_leaders_do_not_wait_for_eligible_ones_any_longer(clust
     assert cluster.review() == 1
     assert cluster.state == (ONE, (ONE,), ())
     assert cluster.review() == 0
+
+
+def test_fewer_are_enough_and_nobody_leads_so_whoever_has_everything_may_still_be_elected(cluster):
+    cluster.fence(THREE, TWO, ONE)
+    cluster.set("min.insync.replicas", "1")
+    assert cluster.review() == 0
+    assert cluster.state == (NO_NODE, (ONE,), (TWO,))
+    cluster.register(ONE, disk=b"new disk")
+    assert cluster.state == (NO_NODE, (), (TWO,))
+    cluster.start(TWO)
+    assert cluster.state == (TWO, (TWO,), ())
+
+
+def test_while_nobody_leads_a_set_that_is_large_enough_changes_nothing_for_the_others():
+    """Three loses its disk while all are away, and one is enough by then."""
+    cluster = Cluster(ONE, TWO, THREE, min_insync_replicas="3")
+    cluster.fence(THREE, TWO, ONE)
+    assert cluster.state == (NO_NODE, (ONE,), (TWO, THREE))
+    cluster.set("min.insync.replicas", "1")
+    cluster.register(THREE, disk=b"new disk")
+    assert cluster.state == (NO_NODE, (ONE,), (TWO,)), "only Three has lost something"
+    cluster.start(TWO)
+    assert cluster.state == (TWO, (TWO,), ())
 
 
 def test_more_are_needed_who_left_before_is_not_eligible_for_that(cluster):
