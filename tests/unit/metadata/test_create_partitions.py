@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.metadata.assignments import ManualAssignment
+from headrace.metadata.partition_commands import Reassignment, reassign
 from headrace.metadata.records import PartitionCreated
 from headrace.metadata.topic_commands import (
     PARTITIONS_PER_REQUEST_MAX,
@@ -11,7 +12,7 @@ from headrace.metadata.topic_commands import (
     create_partitions,
 )
 from headrace.model.errors import ErrorCode
-from headrace.model.names import NodeId
+from headrace.model.names import LogId, NodeId
 from tests.unit.metadata.small_cluster import cluster_of, numbered_topic_id, refused, with_topics
 
 
@@ -30,6 +31,17 @@ def test_new_partitions_follow_the_old_ones_with_the_same_replication(image):
     assert topic.partition_count == 5
     assert [len(partition.replicas) for partition in topic.in_order()] == [2] * 5
     assert [record.partition for record in decision.records] == [2, 3, 4]
+
+
+def test_a_partition_that_moves_has_more_replicas_for_a_while_and_new_ones_do_not():
+    image = with_topics(cluster_of(1, 2, 3, 4), NewTopic("orders", assignments=(ManualAssignment(0, (1, 2)),)))
+    first = LogId(numbered_topic_id(1), 0)
+    image = image.apply_all(reassign(image, [Reassignment(first, (NodeId(3), NodeId(4)))]).records)
+    assert len(image.partition(*first).replicas) == 4, "else this tells nothing"
+    (record,) = create_partitions(image, [MorePartitions("orders", 2)]).records
+    assert len(record.replicas) == 2
+    (record,) = create_partitions(image, [MorePartitions("orders", 2, by_hand((1, 3)))]).records
+    assert record.replicas == (1, 3)
 
 
 def test_replicas_can_be_assigned_by_hand(image):
