@@ -103,8 +103,9 @@ async def ask_node(process: NodeProcess, message: Message, answer: type[Answer],
         connection.close()
 
 
-async def create_topic(node: Node, name: str) -> None:
-    await node.submit(lambda image: create_topics(image, [NewTopic(name, 1, 1)], node.configs, node.new_topic_id))
+async def create_topic(node: Node, name: str, *, partitions: int = 1) -> None:
+    topic = NewTopic(name, partitions, 1)
+    await node.submit(lambda image: create_topics(image, [topic], node.configs, node.new_topic_id))
 
 
 def commit_of(offset: int, topic: str = "t") -> OffsetCommitRequest:

@@ -13,7 +13,7 @@ from headrace.coordinators.transactions.coordinator import AddPartitions
 from headrace.coordinators.transactions.effects import MarkerOrder
 from headrace.metadata.assignments import ManualAssignment
 from headrace.metadata.internal import TRANSACTION_STATE
-from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.metadata.topic_commands import NewTopic, TopicReference, create_topics, delete_topics
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, ProducerId, TopicPartition
 from headrace.simulation.universe import Universe, run
@@ -254,6 +254,32 @@ def test_a_listing_goes_on_although_a_coordinator_moves_meanwhile() -> None:
         return listed.error_code, names, others.error_code, len(others.transaction_states)
 
     assert play_alone(act) == (ErrorCode.NONE, [GROUP], ErrorCode.NONE, 1)
+
+
+def test_a_transaction_ends_although_its_topic_was_made_anew_with_fewer_partitions() -> None:
+    """There is no partition left that could take the marker, and a topic of that name for ever."""
+
+    async def act(process: NodeProcess, node: Node) -> ErrorCode:
+        shard = await loaded_transactions(node)
+        await create_topic(node, "t", partitions=2)
+        begin = InitProducerIdRequest(ID, 60_000)
+        begun = await shard.ask(
+            lambda mind, token, now: mind.init_producer_id(begin, CALLER, token, now, ProducerId(7))
+        )
+        last = TopicPartition("t", 1)
+        codes = await node.coordination.add_to_transaction(ID, begun.producer_id, begun.producer_epoch, [last])
+        assert codes == {last: ErrorCode.NONE}
+        await node.submit(lambda image: delete_topics(image, [TopicReference("t")], node.configs))
+        await create_topic(node, "t", partitions=1)
+        end = EndTxnRequest(ID, begun.producer_id, begun.producer_epoch, True)
+        await shard.ask(lambda mind, token, now: mind.end(end, CALLER, token, now, ProducerId(8)))
+        await asyncio.sleep(1.0)  # in which the coordinator looks again several times
+        again = await shard.ask(
+            lambda mind, token, now: mind.init_producer_id(begin, CALLER, token, now, ProducerId(9))
+        )
+        return ErrorCode(again.error_code)
+
+    assert play_alone(act) is ErrorCode.NONE
 
 
 def test_markers_that_are_late_on_several_nodes_are_answered_before_anybody_gives_up() -> None:
