@@ -159,6 +159,32 @@ def test_answers_of_an_earlier_session_count_for_nothing() -> None:
     assert node.log.commit_end == 0
 
 
+def test_a_follower_that_claims_more_than_the_leader_has_counts_for_nothing() -> None:
+    node = leader()
+    claim = replace(accept(appends_to(settle(node, 1000), OTHER)[-1]), end=Offset(node.log.end + 1))
+    node.step(claim, 1000)
+    assert node.leadership is not None
+    assert node.leadership.followers[OTHER.node_id].match_end == 0
+    assert node.log.commit_end == 0
+    node.tick(1000 + node.timing.heartbeat_ms)
+    assert settle(node, 1000 + node.timing.heartbeat_ms), "it goes on"
+    node.step(replace(claim, end=node.log.end), 1000 + node.timing.heartbeat_ms)
+    assert node.log.commit_end == node.log.end
+
+
+def test_whoever_wants_to_cut_what_is_committed_does_not_reach_the_disk() -> None:
+    node = node_in(THREE)
+    entries = (Entry(Term(1), Offset(0), Offset(1), b"a"), Entry(Term(1), Offset(1), Offset(3), b"b"))
+    node.step(AppendEntries(OTHER, Term(1), Offset(0), NO_TERM, entries, Offset(3), 1, 1), 0)
+    settle(node, 0)
+    assert node.log.commit_end == 3
+    other = Entry(Term(1), Offset(1), Offset(4), b"c")
+    with pytest.raises(AssertionError, match="what is committed"):
+        node.step(AppendEntries(OTHER, Term(1), Offset(1), Term(1), (other,), Offset(3), 1, 2), 0)
+    assert node.ready() is None, "nothing is to be saved"
+    assert node.log.end == 3
+
+
 def test_what_a_late_snapshot_would_replace_is_kept_if_it_goes_on_from_there() -> None:
     node = node_in(THREE)
     entries = tuple(
