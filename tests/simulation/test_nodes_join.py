@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from headrace.broker.assembly import NODES
 from headrace.broker.identity import IDENTITY_FILE, WrongIdentity
 from headrace.broker.metadata_store import FLUSH_LANE
 from headrace.broker.node import TRY_AGAIN_S
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
 from headrace.runtime.network import Address
+from headrace.simulation import cluster as simulated_cluster
 from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 from headrace.simulation.universe import Universe, run
 from tests.simulation.ready_clusters import ready_cluster
@@ -67,6 +69,25 @@ def test_a_guest_learns_serves_and_needs_no_second_invitation() -> None:
         guest.join = ()
         guest.launch()
         await until(lambda: guest.is_serving)
+
+    played(story)
+
+
+def test_a_guest_that_has_moved_is_let_in_again_without_an_invitation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would find it where it was, and all that it knows of the others is in its log."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        guest = cluster.join(FOUR)
+        await until(lambda: guest.is_serving)
+        guest.host.crash()
+        guest.join = ()
+        monkeypatch.setattr(simulated_cluster, "CLUSTER_PORT", simulated_cluster.CLUSTER_PORT + 1)
+        guest.launch()
+        await until(lambda: guest.is_serving)
+        assert guest.node is not None
+        known = guest.node.image.nodes[FOUR].endpoint(NODES)
+        assert known is not None
+        assert known.port == simulated_cluster.CLUSTER_PORT
 
     played(story)
 
