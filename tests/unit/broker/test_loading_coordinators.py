@@ -254,3 +254,42 @@ async def test_a_marker_that_comes_when_the_log_is_read_and_not_yet_applied_is_n
     assert kept is not None, "the transaction is committed, and its offset is not"
     assert kept.offset == 7
     assert not failures
+
+
+async def test_a_log_that_is_shortened_while_it_is_loaded_is_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was to be read next is gone: by retention, or because somebody asked for it."""
+    monkeypatch.setattr(coordinator, "READ_BYTES", 1)  # a batch at a time
+    monkeypatch.setattr(coordinator, "LATEST_MAX", 1)
+    monkeypatch.setattr(coordinator, "TRY_AGAIN_S", 0.0)
+    disk = SystemDisk(tmp_path)
+    small = SmallPartition(new_log(disk, SETTINGS), disk)
+    for number in range(COMMITS):
+        small.send(encode_batch([commit_of(number)]))
+    failures: list[object] = []
+    minds: list[HalfwayMind] = []
+
+    def new_mind() -> HalfwayMind:
+        minds.append(HalfwayMind(lambda: small.log.advance_start(COMMITS - 1)))
+        return minds[-1]
+
+    shard = Shard(
+        small.partition,
+        World(HastyClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads()),
+        new_mind=new_mind,
+        kinds=GROUP_KINDS,
+        load_turn=asyncio.Lock(),
+        on_unreadable=lambda _, problem: failures.append(problem),
+        on_failure=failures.append,
+    )
+    load = asyncio.create_task(shard.run())
+    while not (minds and minds[-1].is_loaded.is_set()) and not load.done():
+        await asyncio.sleep(0.001)
+    load.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await load
+    disk.close()
+    assert [mind.is_loaded.is_set() for mind in minds] == [False, True]
+    assert minds[-1].count == 1, "what is left of the log"
+    assert not failures
