@@ -10,9 +10,10 @@ from headrace.coordinators.effects import Caller
 from headrace.coordinators.groups.coordinator import GROUPS_PER_TICK_MAX
 from headrace.coordinators.records import LogRecord
 from headrace.model.errors import ErrorCode
+from headrace.model.names import ID_BYTES_MAX
 from headrace.wire.messages.group_records import ConsumerGroupMetadataKey, GroupMetadataKey
 from headrace.wire.messages.heartbeat import HeartbeatRequest
-from headrace.wire.messages.join_group import JoinGroupRequest
+from headrace.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headrace.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from headrace.wire.messages.list_groups import ListedGroup
 from headrace.wire.messages.sync_group import SyncGroupRequest
@@ -52,6 +53,16 @@ def deleted(coordinator: LivingCoordinator, *group_ids: str) -> dict[str, int]:
 )
 def test_a_member_needs_a_group_with_a_name(coordinator, command, request_):
     assert coordinator.ask(command, request_, 3).error_code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_static_member_whose_id_is_too_long_is_not_let_in(coordinator):
+    longest = "ü" * (ID_BYTES_MAX // 2)
+    protocols = [JoinGroupRequestProtocol("range", b"")]
+    request = JoinGroupRequest("g", 10_000, 10_000, "", f"{longest}x", "consumer", protocols)
+    assert coordinator.ask("join", request, 5, "fresh").error_code == ErrorCode.INVALID_REQUEST
+    assert coordinator.mind.list_groups((), ()) == []
+    coordinator.ask("join", replace(request, group_instance_id=longest), 5, "fresh")
+    assert [group.group_id for group in coordinator.mind.list_groups((), ())] == ["g"]
 
 
 def test_a_consumer_needs_a_group_with_a_name(coordinator):

@@ -10,9 +10,12 @@ from headrace.coordinators.groups.modern_checks import check_member_epoch
 from headrace.coordinators.groups.modern_members import Member, MemberState, Standing, partitions_of
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import LogId
+from headrace.model.names import ID_BYTES_MAX, LogId
 from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tests.unit.coordinators.modern_world import GROUP, TopicsInMemory, World, beat, join
+
+LONGEST = "ü" * (ID_BYTES_MAX // 2)  # it is bytes that count
+TOO_LONG = f"{LONGEST}x"
 
 
 def refused(world: World, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ErrorCode:
@@ -33,6 +36,9 @@ def refused(world: World, request: ConsumerGroupHeartbeatRequest, version: int =
         pytest.param({"group_id": ""}, 1, id="no group"),
         pytest.param({"instance_id": ""}, 1, id="an empty instance id"),
         pytest.param({"rack_id": ""}, 1, id="an empty rack id"),
+        pytest.param({"member_id": TOO_LONG}, 1, id="a member id that is too long"),
+        pytest.param({"instance_id": TOO_LONG}, 1, id="an instance id that is too long"),
+        pytest.param({"rack_id": TOO_LONG}, 1, id="a rack id that is too long"),
         pytest.param({"rebalance_timeout_ms": -1}, 1, id="no rebalance timeout"),
         pytest.param({"rebalance_timeout_ms": -7}, 1, id="a negative rebalance timeout"),
         pytest.param({"topic_partitions": None}, 1, id="does not say that it owns nothing"),
@@ -45,6 +51,12 @@ def refused(world: World, request: ConsumerGroupHeartbeatRequest, version: int =
 def test_invalid(fields: dict[str, Any], version: int) -> None:
     world = World(TopicsInMemory(t=1))
     assert refused(world, join("a", "t", **fields), version) is ErrorCode.INVALID_REQUEST
+
+
+def test_the_longest_ids() -> None:
+    world = World(TopicsInMemory(t=1))
+    world.send(join(LONGEST, "t", instance_id=LONGEST, rack_id=LONGEST))
+    assert [member.member_id for member in world.group.describe().members] == [LONGEST]
 
 
 def test_a_subscription_may_be_a_regex_or_empty() -> None:

@@ -9,8 +9,13 @@ import pytest
 from headrace.metadata.configs import ConfigResource, ResourceKind
 from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import ErrorCode
+from headrace.model.names import ID_BYTES_MAX
+from headrace.servers.kafka.asking import CLIENT_ID_MAX
 from headrace.wire.frames import RequestHeader, decode_response, encode_request
+from headrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
+from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from headrace.wire.messages.list_groups import ListGroupsRequest
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -31,6 +36,9 @@ JOIN_GROUP = 3  # whoever asks is a member at once
 NEWER_JOIN_GROUP = 9
 SYNC_GROUP = 3
 LIST_GROUPS = 4
+INIT_PRODUCER_ID = 4
+HEARTBEAT = DESCRIBE = 1  # of groups of the newer protocol
+GROUPS, TRANSACTIONS = 0, 1  # what FindCoordinator calls them
 SESSION_MS = 6_000
 
 
@@ -79,6 +87,36 @@ async def test_a_name_that_no_record_can_hold_costs_its_client_the_connection_an
         assert await client.frame() is None
         await find_coordinator(other)
         assert not server.node.failed.done()
+
+
+@pytest.mark.parametrize("letter", ["x", "ü"])
+async def test_ids_of_which_a_batch_could_not_hold_hundreds_are_refused(tmp_path: Path, letter: str) -> None:
+    longest = letter * (ID_BYTES_MAX // len(letter.encode()))
+    async with living_server(tmp_path) as server:
+        client = await server.connect()
+        for kind in (GROUPS, TRANSACTIONS):
+            await client.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[longest]), FIND_COORDINATOR)
+        for id_, group_code, code in (
+            (longest, ErrorCode.NONE, ErrorCode.NONE),
+            (f"{longest}x", ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_REQUEST),
+        ):
+            assert (await client.ask(join(id_), JOIN_GROUP)).error_code == group_code
+            assert (await client.ask(InitProducerIdRequest(id_, 60_000), INIT_PRODUCER_ID)).error_code == code
+        listed = await client.ask(ListGroupsRequest(), LIST_GROUPS)
+        assert [group.group_id for group in listed.groups] == [longest]
+
+
+async def test_of_a_long_name_of_a_client_the_group_keeps_only_the_beginning(tmp_path: Path) -> None:
+    async with living_server(tmp_path) as server:
+        client = await server.connect()
+        await find_coordinator(client)
+        beat = ConsumerGroupHeartbeatRequest("g", "m", 0, None, None, SESSION_MS, ["t"], None, None, [])
+        header = RequestHeader(beat.API_KEY, HEARTBEAT, 1, "c" * (CLIENT_ID_MAX + 1))
+        client.writer.write(encode_request(header, beat))
+        assert await client.frame() is not None, "the connection was closed instead of answered"
+        answer = await client.ask(ConsumerGroupDescribeRequest(["g"]), DESCRIBE)
+        (member,) = answer.groups[0].members
+        assert member.client_id == "c" * CLIENT_ID_MAX
 
 
 async def test_the_longest_name_of_a_client_makes_a_member_that_can_be_kept(tmp_path: Path) -> None:
