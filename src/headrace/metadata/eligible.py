@@ -58,9 +58,10 @@ def with_eligible(image: ClusterImage, decision: Decision[Response], configs: No
 
 def _eligible(before: Partition, record: PartitionChanged, needed: int, loser: NodeId) -> tuple[NodeId, ...]:
     replicas = before.replicas if record.replicas is None else record.replicas
-    if needed == 0 or (record.leader != NO_NODE and _is_large_enough(record.isr, replicas, needed)):
-        return NOBODY  # and while nobody leads, nothing is committed, however many are in sync
-    have_all = {*before.isr, *before.eligible} - {loser}
+    if record.leader != NO_NODE and _is_large_enough(record.isr, replicas, needed):
+        return NOBODY
+    # While nobody leads, nothing is committed, however many are in sync: who had everything has it still.
+    have_all = ({*before.isr, *before.eligible} if needed else {*before.eligible}) - {loser}
     if record.leader != NO_NODE and record.leader not in have_all:
         return NOBODY  # an unclean election: what it lacks is given up
     return tuple(node_id for node_id in replicas if node_id in have_all and node_id not in record.isr)

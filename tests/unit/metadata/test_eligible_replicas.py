@@ -375,9 +375,10 @@ def test_fewer_are_enough_leaders_do_not_wait_for_eligible_ones_any_longer(clust
     assert cluster.review() == 0
 
 
-def test_fewer_are_enough_and_nobody_leads_so_whoever_has_everything_may_still_be_elected(cluster):
+@pytest.mark.parametrize(("name", "value"), [("min.insync.replicas", "1"), ("headrace.durability", "written")])
+def test_less_is_asked_for_and_nobody_leads_so_whoever_has_everything_may_still_be_elected(cluster, name, value):
     cluster.fence(THREE, TWO, ONE)
-    cluster.set("min.insync.replicas", "1")
+    cluster.set(name, value)
     assert cluster.review() == 0
     assert cluster.state == (NO_NODE, (ONE,), (TWO,))
     cluster.register(ONE, disk=b"new disk")
