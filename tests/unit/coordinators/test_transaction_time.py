@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.coordinators.transactions.coordinator import ABORTS_AT_ONCE_MAX, EXPIRED_AT_ONCE_MAX
+from headrace.coordinators.transactions.coordinator import (
+    ABORTED_BYTES_MAX,
+    ABORTS_AT_ONCE_MAX,
+    EXPIRED_AT_ONCE_MAX,
+)
 from headrace.coordinators.transactions.settings import TransactionSettings
 from headrace.model.errors import ErrorCode
+from headrace.model.names import TopicPartition
 from tests.unit.coordinators.transactions_at_work import A0, B0, OLD_FLOW, TIMEOUT_MS, Desk
 
 DAY_MS = 24 * 3_600_000
@@ -78,6 +83,22 @@ def test_many_at_once_are_aborted_in_bounded_batches() -> None:
     assert next_ms <= desk.now.steady_ms
     desk.tick()
     assert len(desk.orders) == ABORTS_AT_ONCE_MAX + 1
+
+
+def test_transactions_with_many_topics_are_aborted_in_bounded_batches() -> None:
+    desk = Desk()
+    places = [TopicPartition(f"{number:03}{'t' * 246}", 0) for number in range(200)]
+    for number in range(200):
+        name = f"app-{number}"
+        desk.add(desk.start(transactional_id=name), *places, transactional_id=name)
+    desk.pass_ms(TIMEOUT_MS)
+    desk.tick()
+    in_first = len(desk.orders)
+    assert 0 < in_first <= ABORTED_BYTES_MAX // (len(places) * 249) + 1
+    while len(desk.orders) < 200:
+        before = len(desk.orders)
+        desk.tick()
+        assert len(desk.orders) - before <= in_first
 
 
 # A new leader

@@ -12,12 +12,13 @@ from headrace.coordinators.groups.modern_members import (
     partitions_of,
 )
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import ID_BYTES_MAX
+from headrace.model.names import ID_BYTES_MAX, TOPIC_NAME_MAX
 
 if TYPE_CHECKING:
     from headrace.coordinators.groups.modern_members import Member
     from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
+SUBSCRIBED_MAX: Final = 10_000  # names that one record of a member holds; a regex stands for any number
 MEMBERS_NAME_THEMSELVES_FROM: Final = 1
 """From this version on. An older client gets its id with the first answer, and counts twice if that gets lost."""
 
@@ -48,6 +49,11 @@ def _check_names(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     ):
         if name is not None and not name.strip():
             raise _invalid(f"the {what} is empty")
+    topics = request.subscribed_topic_names or ()
+    if any(len(name) > TOPIC_NAME_MAX for name in topics) or len(topics) > SUBSCRIBED_MAX:
+        raise _invalid(
+            f"a member names {SUBSCRIBED_MAX} topics at most, and no name has more than {TOPIC_NAME_MAX} letters"
+        )
     for name in (request.member_id, request.instance_id, request.rack_id):
         if name is not None and len(name.encode()) > ID_BYTES_MAX:
             raise _invalid(f"a member's ids may have {ID_BYTES_MAX} bytes each, one has {len(name.encode())}")

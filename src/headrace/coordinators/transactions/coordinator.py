@@ -58,6 +58,9 @@ if TYPE_CHECKING:
     from headrace.wire.messages.list_transactions import ListTransactionsRequest
 
 ABORTS_AT_ONCE_MAX: Final = 500  # in one batch: after a long outage all transactions are over their time together
+ABORTED_BYTES_MAX: Final = 4 << 20  # a batch has room for four times as much; each may name many topics
+RECORD_BYTES: Final = 128  # what the record of a transaction has besides its id and its partitions
+PARTITION_BYTES: Final = 8
 EXPIRED_AT_ONCE_MAX: Final = 1_000  # in one batch; the rest goes with the next call
 
 BUMPING_END_VERSION: Final = 5  # of EndTxn: the answer has room for the new identity
@@ -336,10 +339,18 @@ class TransactionCoordinator:
         return self._deadlines.next_ms()
 
     def tick(self, now: Now) -> TransactionEffects:
-        """Abort transactions that are over their time; their producers are fenced by the new epoch."""
+        """Abort transactions that are over their time; their producers are fenced by the new epoch. What is too much
+        for one batch is due at once again."""
         effects = TransactionEffects()
-        for transactional_id in self._deadlines.take_due(now.steady_ms, ABORTS_AT_ONCE_MAX):
-            aborting = self._transactions[transactional_id].ending_with_bump(is_commit=False, now_ms=now.wall_ms)
+        written_bytes = 0
+        for _ in range(ABORTS_AT_ONCE_MAX):
+            due = self._deadlines.take_due(now.steady_ms, 1) if written_bytes < ABORTED_BYTES_MAX else ()
+            if not due:
+                break
+            (transactional_id,) = due
+            transaction = self._transactions[transactional_id]
+            written_bytes += _record_bytes(transactional_id, transaction)
+            aborting = transaction.ending_with_bump(is_commit=False, now_ms=now.wall_ms)
             effects.add(self._end(transactional_id, aborting, now))
         return effects
 
@@ -425,3 +436,9 @@ def _asking(request: EndTxnRequest) -> Identity:
 
 def _outcome(request: EndTxnRequest) -> Status:
     return Status.COMPLETE_COMMIT if request.committed else Status.COMPLETE_ABORT
+
+
+def _record_bytes(transactional_id: str, transaction: Transaction) -> int:
+    """At most: a topic's name stands there once, whatever its partitions."""
+    partitions = sum(len(name.topic) + PARTITION_BYTES for name in transaction.partitions)
+    return len(transactional_id.encode()) + RECORD_BYTES + partitions
