@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from headrace import __version__
 from headrace.broker.counters import LAG_BUCKETS_S
+from headrace.metadata.partition_counts import count_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,18 +55,49 @@ class NodeCollector(Collector):
 
     def _partitions(self) -> Iterator[Metric]:
         topics = list(self._node.topics)
-        offline = sum(len(topic.troubles) for topic in topics)
-        count = sum(len(topic.partitions) for topic in topics)
         yield _gauge("kafka_brokers", "Nodes of the cluster", len(self._node.image.nodes))
-        yield _gauge("kafka_server_replicamanager_partitioncount", "Partitions on this node", count)
-        yield _gauge("kafka_server_replicamanager_leadercount", "Partitions led by this node", count - offline)
-        yield _gauge("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions that are offline", offline)
+        yield from self._partition_counts()
         partitions = GaugeMetricFamily("kafka_topic_partitions", "Partitions of a topic", labels=["topic"])
         for topic in topics:
             partitions.add_metric([topic.name], len(topic.partitions))
         yield partitions
         yield from self._offsets()
         yield from self._compaction()
+
+    def _partition_counts(self) -> Iterator[Metric]:
+        node = self._node
+        troubles = {topic.topic_id: topic.troubles for topic in node.topics}
+        counts = count_partitions(node.image, node.configs, troubles)
+        for name, text, value in (
+            ("replicamanager_partitioncount", "Replicas on this node", counts.here),
+            ("replicamanager_leadercount", "Partitions led by this node", counts.led),
+            (
+                "replicamanager_offlinereplicacount",
+                "Replicas on this node that it cannot serve",
+                sum(map(len, troubles.values())),
+            ),
+            (
+                "replicamanager_underreplicatedpartitions",
+                "Partitions led by this node that miss a copy",
+                counts.under_replicated,
+            ),
+            (
+                "replicamanager_underminisrpartitioncount",
+                "Partitions led by this node with fewer copies in sync than min.insync.replicas",
+                counts.under_min_insync,
+            ),
+        ):
+            yield _gauge(f"kafka_server_{name}", text, value)
+        yield _gauge(
+            "kafka_controller_kafkacontroller_offlinepartitionscount",
+            "Partitions of the cluster that nobody leads, or that this node leads and cannot serve",
+            counts.offline,
+        )
+        yield _gauge(
+            "kafka_controller_kafkacontroller_activecontrollercount",
+            "1 if this node is the controller",
+            node.is_controller,
+        )
 
     def _offsets(self) -> Iterator[Metric]:
         labels = ["topic", "partition"]

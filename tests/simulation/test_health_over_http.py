@@ -1,0 +1,74 @@
+"""What probes and dashboards hear of a node while others of its cluster go down."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from headrace.metadata.assignments import ManualAssignment
+from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.servers.console.server import ConsoleServer
+from headrace.simulation.universe import Universe, run
+from tests.simulation.ready_clusters import controller_and_others, ready_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.model.names import NodeId
+    from headrace.simulation.cluster import NodeProcess
+
+LIMIT_S = 120.0
+LOOK_S = 0.05
+
+
+def ask(process: NodeProcess, path: str) -> tuple[int, bytes]:
+    assert process.node is not None
+    status, _, body = ConsoleServer(process.node).answer("GET", path)
+    return status, body
+
+
+def metric(process: NodeProcess, name: str) -> int:
+    _, body = ask(process, "/metrics")
+    (line,) = (line for line in body.decode().splitlines() if line.startswith(f"kafka_{name} "))
+    return int(float(line.split()[1]))
+
+
+def test_each_node_reports_its_own_partitions_and_one_is_the_controller() -> None:
+    async def play(universe: Universe) -> None:
+        cluster = await ready_cluster(universe)
+        controller, (other, third) = controller_and_others(cluster)
+        one, two, three = controller.node_id, other.node_id, third.node_id
+        await controller.host.start(create(controller, (one, two), (two, three), (two,)), "controller")
+        everybody = (controller, other, third)
+        await until_told(everybody, "server_replicamanager_partitioncount", (1, 3, 1))
+        assert told(everybody, "server_replicamanager_leadercount") == (1, 2, 0)
+        assert told(everybody, "controller_kafkacontroller_activecontrollercount") == (1, 0, 0)
+        assert told(everybody, "controller_kafkacontroller_offlinepartitionscount") == (0, 0, 0)
+        other.host.crash()
+        left = (controller, third)
+        await until_told(left, "controller_kafkacontroller_offlinepartitionscount", (1, 1))
+        await until_told(left, "server_replicamanager_leadercount", (1, 1))
+        assert told(left, "server_replicamanager_partitioncount") == (1, 1)
+        assert told(left, "server_replicamanager_underreplicatedpartitions") == (1, 1)
+        assert told(left, "server_replicamanager_underminisrpartitioncount") == (1, 1)
+
+    run(play, seed=1, limit_s=LIMIT_S)
+
+
+async def create(controller: NodeProcess, *replicas: tuple[NodeId, ...]) -> None:
+    """Topics of one partition each."""
+    node = controller.node
+    assert node is not None
+    topics = [
+        NewTopic(f"topic-{number}", assignments=(ManualAssignment(0, nodes),)) for number, nodes in enumerate(replicas)
+    ]
+    await node.quorum.submit(lambda image: create_topics(image, topics, node.configs, node.new_topic_id))
+
+
+def told(processes: Sequence[NodeProcess], name: str) -> tuple[int, ...]:
+    return tuple(metric(process, name) for process in processes)
+
+
+async def until_told(processes: Sequence[NodeProcess], name: str, expected: tuple[int, ...]) -> None:
+    while told(processes, name) != expected:
+        await asyncio.sleep(LOOK_S)
