@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from headrace.metadata.assignments import ManualAssignment
 from headrace.metadata.topic_commands import NewTopic, create_topics
@@ -27,10 +28,37 @@ def ask(process: NodeProcess, path: str) -> tuple[int, bytes]:
     return status, body
 
 
+def readiness(process: NodeProcess) -> tuple[int, dict[str, Any]]:
+    status, body = ask(process, "/readyz")
+    return status, json.loads(body)
+
+
 def metric(process: NodeProcess, name: str) -> int:
     _, body = ask(process, "/metrics")
     (line,) = (line for line in body.decode().splitlines() if line.startswith(f"kafka_{name} "))
     return int(float(line.split()[1]))
+
+
+async def until_status(process: NodeProcess, status: int) -> None:
+    while readiness(process)[0] != status:
+        await asyncio.sleep(LOOK_S)
+
+
+def test_a_node_that_lost_the_majority_is_not_ready_until_it_is_back() -> None:
+    async def play(universe: Universe) -> None:
+        cluster = await ready_cluster(universe)
+        left, *others = cluster.nodes
+        assert readiness(left) == (200, {"status": "ready", "offline_partitions": {}})
+        for other in others:
+            other.host.crash()
+        await until_status(left, 503)
+        told = readiness(left)[1]
+        assert told["status"] == "not ready"
+        assert "the node has no lease" in told["reason"]
+        others[0].launch()
+        await until_status(left, 200)
+
+    run(play, seed=1, limit_s=LIMIT_S)
 
 
 def test_each_node_reports_its_own_partitions_and_one_is_the_controller() -> None:

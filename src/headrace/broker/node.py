@@ -327,6 +327,20 @@ class Node:
     def settings(self) -> NodeSettings:
         return node_settings(self.quorum.image, self.configs)
 
+    @property
+    def why_not_serving(self) -> str | None:
+        """In words, why this node must not be sent requests now; None if it may."""
+        if self.failed.done():
+            return f"the node must stop: {self.failed.result()}"
+        if not self.is_ready:
+            return "the node is starting or stopping"
+        if not self._may_lead:
+            return (
+                "the node has no lease: no controller has confirmed it for too long, so others may lead what it led; "
+                "it refuses reads and writes until one does"
+            )
+        return None
+
     def is_offline(self, topic_id: TopicId, index: int) -> bool:
         served = self.topics.topic(topic_id)
         return served is not None and index in served.troubles

@@ -110,12 +110,13 @@ class ConsoleServer:
         return 200, metrics.CONTENT_TYPE, self._metrics
 
     def _readiness(self) -> Answer:
-        status = "ready" if self.node.is_ready and not self.node.failed.done() else "not ready"
+        reason = self.node.why_not_serving
         offline = {
             f"{topic.name}-{index}": trouble for topic in self.node.topics for index, trouble in topic.troubles.items()
         }
-        body = json.dumps({"status": status, "offline_partitions": offline}).encode()
-        return (200 if status == "ready" else 503), "application/json", body + b"\n"
+        told = {"status": "ready"} if reason is None else {"status": "not ready", "reason": reason}
+        body = json.dumps({**told, "offline_partitions": offline}).encode()
+        return (200 if reason is None else 503), "application/json", body + b"\n"
 
 
 class HttpConnection:
