@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING
+
 import pytest
 
+from headrace.metadata.assignments import ManualAssignment
+from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.simulation.faults import DISK_REPLACED, LOST_DISK
 from headrace.simulation.scenario import run_scenario
+from headrace.simulation.universe import Universe, run
+from tests.simulation.ready_clusters import controller_and_others, ready_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.model.names import NodeId
+    from headrace.simulation.cluster import NodeProcess
 
 NODES = 3
 SEEDS = 1
 SEEDS_LONG = 200
+LIMIT_S = 120.0
+LOOK_S = 0.05
 
 
 def assert_good(seed: int, trouble_s: float) -> int:
@@ -30,6 +45,36 @@ def test_a_lost_disk_beside_a_crash_of_the_others_leaves_somebody_to_lead(seed: 
     report = run_scenario(seed, [LOST_DISK, "crash"], ["batches"], node_count=NODES, trouble_s=15.0)
     assert report.is_good, "\n".join([*map(str, report.violations), *report.last_events[-30:]])
     assert report.faults[DISK_REPLACED] > 0
+
+
+def test_a_node_with_a_new_disk_says_once_what_no_copy_is_left_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def play(universe: Universe) -> None:
+        cluster = await ready_cluster(universe)
+        controller, (unlucky, other) = controller_and_others(cluster)
+        replicas = [(unlucky.node_id,)] * 7
+        await controller.host.start(create(controller, "alone", replicas), "controller")
+        await controller.host.start(create(controller, "both", [(unlucky.node_id, other.node_id)]), "controller")
+        while len(unlucky.node.topics.partitions()) < 8:
+            await asyncio.sleep(LOOK_S)
+        unlucky.host.power_cut()
+        unlucky.host.replace_disk()
+        for _ in range(2):
+            unlucky.launch()
+            await cluster.wait_ready()
+            unlucky.host.crash()
+
+    run(play, seed=1, limit_s=LIMIT_S)
+    (said,) = (it.getMessage() for it in caplog.records if "no copy is left" in it.getMessage())
+    assert "of 7 partitions of this node" in said
+    assert "(alone-0, alone-1, alone-2, alone-3, alone-4, …)" in said
+    assert "elect-leaders --unclean" in said
+
+
+async def create(controller: NodeProcess, name: str, replicas: Sequence[tuple[NodeId, ...]]) -> None:
+    node = controller.node
+    assert node is not None
+    topic = NewTopic(name, assignments=tuple(ManualAssignment(index, nodes) for index, nodes in enumerate(replicas)))
+    await node.quorum.submit(lambda image: create_topics(image, [topic], node.configs, node.new_topic_id))
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ from headrace.broker.partition import Partition
 from headrace.broker.topics import ServedTopic
 from headrace.metadata.configs import ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import topic_settings
+from headrace.metadata.elections import partitions_of
 from headrace.metadata.image import Changes, changes, difference
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, LogId, Offset, TopicPartition
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from headrace.storage.store import LogStore
 
 log = logging.getLogger(__name__)
+
+NAMES_TOLD_MAX = 5  # on one line of the log; `headrace cluster status` has the others
 
 
 class Watcher(Protocol):
@@ -183,6 +186,7 @@ class Following:
                 place = await self._store.set_aside(log_id)
                 log.warning("no topic is known for %s; its data is kept in %s and not served", log_id, place)
         self._note_missing(image)
+        self._tell_of_lost(image)
         await self._prepare(
             LogId(topic.topic_id, state.partition) for topic in image.sorted_topics() for state in topic.in_order()
         )
@@ -203,6 +207,28 @@ class Following:
                     self._on_set_aside()
                     self._served(topic).troubles[state.partition] = str(missing)
                     log.warning("%s-%d: %s", topic.name, state.partition, missing.finding)
+
+    def _tell_of_lost(self, image: ClusterImage) -> None:
+        """This disk is a new one, and nobody else has what was on the old one. It is said once: from now on there are
+        empty logs in their place."""
+        on_disk = set(self._store.log_ids())
+        lost = [
+            f"{topic.name}-{state.partition}"
+            for topic, state in partitions_of(image)
+            if state.is_lost
+            and self._node_id in state.replicas
+            and self._node_id not in state.adding
+            and LogId(topic.topic_id, state.partition) not in on_disk
+        ]
+        if lost:
+            log.warning(
+                "no copy is left of %d partitions of this node: the only one in sync was on a disk that was replaced "
+                "(%s%s). Nobody leads them until `headrace cluster elect-leaders --unclean` lets them go on without "
+                "their records",
+                len(lost),
+                ", ".join(lost[:NAMES_TOLD_MAX]),
+                ", …" if len(lost) > NAMES_TOLD_MAX else "",
+            )
 
     async def _follow(self, change: Changes) -> None:
         for topic_id in change.deleted_topics:

@@ -145,13 +145,21 @@ def _elect_preferred(image: ClusterImage, topic_id: TopicId, partition: Partitio
 
 
 def _why_not(image: ClusterImage, partition: Partition, preferred: NodeId) -> str:
-    if image.is_here(preferred):
-        is_draining = preferred in partition.isr
-        return f"node {preferred} is {'being drained' if is_draining else 'not in sync yet; it leads once it is'}"
-    if partition.has_leader:
-        return f"node {preferred} is away; node {partition.leader} leads meanwhile"
-    last = " or ".join(f"node {node_id}" for node_id in partition.isr)
-    return f"nobody leads: only {last} has everything. Start it; an unclean election goes on without what it has"
+    is_here = image.is_here(preferred)
+    if is_here and preferred in partition.isr:
+        return f"node {preferred} is being drained"
+    if not partition.has_leader:
+        return _why_nobody(partition)
+    if is_here:
+        return f"node {preferred} is not in sync yet; it leads once it is"
+    return f"node {preferred} is away; node {partition.leader} leads meanwhile"
+
+
+def _why_nobody(partition: Partition) -> str:
+    if partition.is_lost:
+        return "nobody leads: no copy with the records is left. --unclean lets an empty or older one lead"
+    holders = " or ".join(f"node {node_id}" for node_id in (*partition.isr, *partition.eligible))
+    return f"nobody leads: only {holders} has everything. Start it; --unclean goes on without what it has"
 
 
 def _elect_any(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged:

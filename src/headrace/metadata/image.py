@@ -74,6 +74,11 @@ class Partition:
         return self.leader != NO_NODE
 
     @property
+    def is_lost(self) -> bool:
+        """Nobody has what was committed: whoever had it came back with another disk."""
+        return not (self.has_leader or self.isr or self.eligible)
+
+    @property
     def is_moving(self) -> bool:
         return bool(self.adding or self.removing)
 

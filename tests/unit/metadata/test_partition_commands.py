@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.metadata.elections import Election, ElectionKind
+from headrace.metadata.image import EMPTY_IMAGE
 from headrace.metadata.node_commands import drain_node, fence_node, register_node, undrain_node, unfence_node
 from headrace.metadata.partition_commands import (
     InSyncMember,
@@ -135,6 +136,44 @@ def test_preferred_and_unclean_elections(image):
     assert refused(elected(image, ElectionKind.UNCLEAN)[0])[0] is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     missing = elect_leaders(image, [Election(NOWHERE, ElectionKind.UNCLEAN)]).response[0]
     assert refused(missing)[0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def why_not_preferred(image):
+    (outcome,) = elect_leaders(image, [Election(FIRST, ElectionKind.PREFERRED)]).response
+    return refused(outcome)[1]
+
+
+def test_why_the_preferred_replica_does_not_lead(image):
+    away = image.apply_all(fence_node(image, ONE).records)
+    assert why_not_preferred(away) == "node 1 is away; node 2 leads meanwhile"
+    epoch = away.nodes[ONE].broker_epoch
+    back = away.apply_all(unfence_node(away, ONE, epoch).records)
+    assert why_not_preferred(back) == "node 1 is not in sync yet; it leads once it is"
+    drained = image.apply_all(drain_node(image, ONE).records)
+    assert why_not_preferred(drained) == "node 1 is being drained"
+
+
+def test_who_has_the_records_of_a_partition_that_nobody_leads(image):
+    image = with_isr(image, ONE, TWO)
+    for gone in (ONE, TWO):
+        image = image.apply_all(fence_node(image, gone).records)
+    assert "only node 2 has everything. Start it; --unclean goes on" in why_not_preferred(image)
+
+
+def test_that_nobody_has_the_records_of_a_partition_any_more():
+    """The only copy was on a disk that was replaced. Its node is there, and leads nothing by itself."""
+    image = EMPTY_IMAGE
+    for disk in (b"old", b"new"):
+        registered = register_node(image, ONE, disk + b" life", directory=disk)
+        image = image.apply_all(registered.records)
+        image = image.apply_all(unfence_node(image, ONE, registered.response).records)
+        if disk == b"old":
+            created = [TopicCreated(TOPIC, "a"), PartitionCreated(TOPIC, 0, (ONE,), (ONE,), ONE, Epoch(0), 0)]
+            image = image.apply_all(created)
+            image = image.apply_all(fence_node(image, ONE).records)
+            assert not partition_of(image).is_lost, "it is only away"
+    assert partition_of(image).is_lost
+    assert "no copy with the records is left. --unclean" in why_not_preferred(image)
 
 
 def test_leaders_return_to_where_they_are_preferred(image):
