@@ -40,8 +40,9 @@ class Health:
 
     @property
     def under_replicated(self) -> list[TopicPartition]:
-        """Those with fewer copies in sync than they shall have. A copy that is only being made is not missed."""
-        return [name for name in self.partitions if not self.partitions[name].is_offline and self.missing(name)]
+        """Those with fewer copies in sync than they shall have, whether anybody leads them or not. A copy that is only
+        being made is not missed."""
+        return [name for name in self.partitions if self.missing(name)]
 
     def missing(self, name: TopicPartition) -> list[int]:
         """The nodes whose copy is not in sync."""
@@ -260,22 +261,18 @@ def under_replicated_facts(health: Health) -> list[dict[str, object]]:
             "isr": list(health.partitions[name].isr),
             "missing": health.missing(name),
         }
-        for name in _lacking(health)
+        for name in health.under_replicated
     ]
 
 
 def under_replicated_text(health: Health) -> str:
     rows = []
-    for name in _lacking(health):
+    for name in health.under_replicated:
         part = health.partitions[name]
         leader = "none" if part.is_offline else str(part.leader)
         lists = (_numbers(part.replicas), _numbers(part.isr), _numbers(health.missing(name)))
         rows.append((name.topic, name.partition, leader, *lists))
     return table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "MISSING"), rows)
-
-
-def _lacking(health: Health) -> list[TopicPartition]:
-    return [name for name in health.partitions if health.missing(name)]
 
 
 def _numbers(numbers: tuple[int, ...] | list[int]) -> str:

@@ -10,13 +10,13 @@ from headrace.cli.complaints import Complaint
 from headrace.cli.output import bytes_text, plural, table, talk
 from headrace.client.admin import Admin
 from headrace.client.admin_cluster import ClusterAdmin
+from headrace.model.names import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from headrace.client.admin_cluster import PlannedMove
     from headrace.client.cluster import Cluster
-    from headrace.model.names import TopicPartition
 
 LOOK_S = 0.2  # a move takes seconds at least; whoever waits sees its end soon
 WORDS_S = 10.0  # a line now and then says that it is still going on
@@ -60,12 +60,37 @@ async def _ended(cluster: Cluster, names: list[TopicPartition]) -> None:
     words_s = cluster.clock.monotonic_s() + WORDS_S
     while under_way := await admin.list_reassignments(names):
         if cluster.clock.monotonic_s() >= words_s:
-            talk(f"{plural(len(under_way), 'partition')} still moving, {next(iter(under_way))} among them")
+            talk(waiting_text(list(under_way), await _led_by_nobody(cluster, under_way)))
             words_s += WORDS_S
         await asyncio.sleep(LOOK_S)
 
 
+async def _led_by_nobody(cluster: Cluster, names: Iterable[TopicPartition]) -> list[TopicPartition]:
+    topics = (await cluster.survey()).topics.values()
+    offline = {
+        TopicPartition(topic.name, part.index) for topic in topics for part in topic.partitions if part.is_offline
+    }
+    return [name for name in names if name in offline]
+
+
 # ---- in words
+
+
+def waiting_text(under_way: Sequence[TopicPartition], led_by_nobody: Sequence[TopicPartition]) -> str:
+    """How many still move; and why some of them cannot, for whoever waits would wait in vain."""
+    text = f"{plural(len(under_way), 'partition')} still moving, {under_way[0]} among them"
+    if not led_by_nobody:
+        return text
+    topics = " ".join(f"--topic {topic}" for topic in sorted({name.topic for name in led_by_nobody}))
+    return (
+        f"{text}; nobody leads {_some(led_by_nobody)}, so nothing can be copied from there. `headrace cluster "
+        f"elect-leaders {topics}` says who has the records: start that node, or add --unclean to go on without them"
+    )
+
+
+def _some(names: Sequence[TopicPartition]) -> str:
+    others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return f"{names[0]}{others}"
 
 
 def plan_facts(moves: Sequence[PlannedMove]) -> list[dict[str, object]]:

@@ -13,7 +13,7 @@ from headrace.cli.cluster_health import (
     under_replicated_facts,
     under_replicated_text,
 )
-from headrace.cli.cluster_moves import Pace, pace_text, plan_facts, plan_text
+from headrace.cli.cluster_moves import Pace, pace_text, plan_facts, plan_text, waiting_text
 from headrace.client.admin import ClusterDescription, ClusterNode
 from headrace.client.admin_cluster import Move, PlannedMove, Quorum, QuorumMember
 from headrace.client.view import ClusterView, Partition, Topic
@@ -131,6 +131,22 @@ def test_partitions_that_lack_copies() -> None:
         "events          2  none    1,2,3     3    1,2",
     ]
     assert [it["missing"] for it in under_replicated_facts(found)] == [[1, 3], [1, 2]]
+
+
+def test_status_counts_as_under_replicated_what_the_command_for_it_shows() -> None:
+    found = health(partition(0, *WELL), partition(1, 2, 2), partition(2, NO_NODE, 3), partition(3, NO_NODE, 1, 2, 3))
+    shown = [f"{it['topic']}-{it['partition']}" for it in under_replicated_facts(found)]
+    assert status_facts(found)["under_replicated_partitions"] == shown == ["events-1", "events-2"]
+    assert status_facts(found)["offline_partitions"] == ["events-2", "events-3"]
+
+
+def test_whoever_waits_for_moves_hears_why_some_cannot_go_on() -> None:
+    assert waiting_text([EVENTS_0, EVENTS_1], []) == "2 partitions still moving, events-0 among them"
+    stuck = waiting_text([EVENTS_0, EVENTS_1], [EVENTS_1])
+    assert "nobody leads events-1, so nothing can be copied" in stuck
+    assert "elect-leaders --topic events`" in stuck
+    assert "--unclean" in stuck
+    assert "nobody leads events-0 and 1 more" in waiting_text([EVENTS_0, EVENTS_1], [EVENTS_0, EVENTS_1])
 
 
 def test_a_plan_says_from_where_to_where() -> None:
