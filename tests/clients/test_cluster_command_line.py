@@ -131,6 +131,9 @@ def test_a_lost_node_is_told_of_until_it_is_back(cluster: ClusterProcesses) -> N
     doubtful = here(cluster, "cluster", "under-replicated")
     assert doubtful.code == UNHEALTHY
     assert "there is no controller" in doubtful.talk
+    for command in (("cluster", "nodes"), ("topics", "describe", "--name", shared)):
+        old = headrace(cluster, *command)
+        assert "there is no controller; this is what was last known" in old.talk
     for refusal in asyncio.run(refused_without_controller(cluster)):
         assert refusal.code is ErrorCode.NOT_CONTROLLER
         assert "2 of the voters 1, 2, 3 must be there" in refusal.message
@@ -147,6 +150,7 @@ async def refused_without_controller(cluster: ClusterProcesses) -> list[Refusal]
             Admin(connected).create_topic("nowhere", partitions=1, replication_factor=1),
             ClusterAdmin(connected).plan_rebalance(),
             ClusterAdmin(connected).drain_node(2),
+            ClusterAdmin(connected).elect_leaders(),
         ):
             with pytest.raises(Refusal) as refused:
                 await attempt

@@ -59,8 +59,8 @@ def status(form: str) -> int:
 @bootstrap_server
 def nodes(form: str) -> None:
     """Show the nodes: which are there, and what each of them has."""
-    from headrace.cli.cluster_health import look_at, node_facts, nodes_text
-    from headrace.cli.output import answer, answer_json
+    from headrace.cli.cluster_health import LAST_KNOWN, look_at, node_facts, nodes_text
+    from headrace.cli.output import answer, answer_json, talk
     from headrace.cli.session import with_cluster
 
     health = with_cluster(look_at)
@@ -68,6 +68,8 @@ def nodes(form: str) -> None:
         answer_json(node_facts(health))
     else:
         answer(nodes_text(health))
+    if health.quorum is None:
+        talk(LAST_KNOWN)
 
 
 @command.command("under-replicated", context_settings=HELP)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.cli.output import facts_text, plural, table
+from headrace.cli.output import facts_text, plural, table, talk
 from headrace.client.admin import Admin
 from headrace.client.admin_cluster import ClusterAdmin
 from headrace.client.errors import ClientError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.client.view import ClusterView, Partition
 
 QUIET_MS = 5_000  # voters answer several times a second: whoever said nothing for so long is not there
+LAST_KNOWN = "warning: there is no controller; this is what was last known, and may be old"
 NAMES_SHOWN_MAX = 5  # on one line; --format json has them all
 
 
@@ -94,6 +95,16 @@ async def look_at(cluster: Cluster) -> Health:
         unreachable = await _unreachable(cluster)
         return replace(health_of(description, None, view, {}), unreachable=unreachable)
     return health_of(description, quorum, view, await admin.list_reassignments())
+
+
+async def warn_without_controller(cluster: Cluster) -> None:
+    """For commands that show what a node knows, which is all that there is then."""
+    try:
+        quorum = await _quorum(ClusterAdmin(cluster))
+    except ClientError:  # another kind of cluster, which does not tell
+        return
+    if quorum is None:
+        talk(LAST_KNOWN)
 
 
 async def _unreachable(cluster: Cluster) -> frozenset[int]:

@@ -106,11 +106,13 @@ def list_topics(internal: bool, form: str) -> None:
 @bootstrap_server
 def describe(name: str, verbose: bool, form: str) -> None:
     """Show who leads each partition, and which replicas are in sync."""
+    from headrace.cli.cluster_health import warn_without_controller
     from headrace.cli.output import answer, answer_json
     from headrace.cli.session import with_cluster
 
     async def work(cluster: Cluster) -> tuple[Topic, dict[str, Any] | None]:
         topic = await cluster.topic(name)
+        await warn_without_controller(cluster)
         return topic, await _facts(cluster, topic) if verbose or form == "json" else None
 
     topic, facts = with_cluster(work)

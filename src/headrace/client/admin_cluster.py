@@ -223,7 +223,9 @@ class ClusterAdmin:
         async def attempt() -> ElectLeadersResponse:
             request = ElectLeadersRequest(UNCLEAN if is_unclean else PREFERRED, topics, self._timeout_ms)
             answer = await self._cluster.ask(request, ElectLeadersResponse)
-            refuse_unless_ok(answer.error_code, "ElectLeaders")
+            results = [part for topic in answer.replica_election_results for part in topic.partition_result]
+            words = next((part.error_message for part in results if part.error_message), None)
+            refuse_unless_ok(answer.error_code, "ElectLeaders", words)
             return answer
 
         return {

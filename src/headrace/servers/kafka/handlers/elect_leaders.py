@@ -5,6 +5,7 @@ Asked about all partitions, it answers about those that something was done or re
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.metadata.elections import Election, ElectionKind, partitions_of
@@ -32,9 +33,8 @@ async def handle(message: ElectLeadersRequest, request: Request) -> ElectLeaders
         wanted = [Election(log_id, kind) for log_id in named.values()]
         outcomes = await request.node.submit(lambda image: elect_leaders(image, wanted))
     except Refusal as refusal:
-        if request.version >= ERROR_FOR_ALL_FROM:
-            return ElectLeadersResponse(error_code=refusal.code)
-        return _answer({name: _refused(name, refusal) for name in named})
+        refused = _answer({name: _refused(name, refusal) for name in named})  # the error for all has no room for words
+        return replace(refused, error_code=refusal.code) if request.version >= ERROR_FOR_ALL_FROM else refused
     results = {name: _result(name, outcome) for name, outcome in zip(named, outcomes, strict=True)}
     if message.topic_partitions is None:
         results = {name: it for name, it in results.items() if it.error_code != ErrorCode.ELECTION_NOT_NEEDED}
