@@ -204,7 +204,6 @@ class Job:
     is_strict: bool
     """Stop at a line that cannot be read."""
     delivery: Delivery
-    value_bytes: int = 0
     skipped_count: int = 0
     is_done: bool = False
 
@@ -269,7 +268,6 @@ async def _send(producer: BatchingProducer, job: Job, lines: Lines) -> None:
             headers=message.headers,
             timestamp_ms=message.timestamp_ms,
         )
-        job.value_bytes += len(message.key or b"") + len(message.value or b"")
 
 
 def _summarise(producer: BatchingProducer, job: Job, took_s: float) -> None:
@@ -282,6 +280,6 @@ def _summarise(producer: BatchingProducer, job: Job, took_s: float) -> None:
         return
     rate = producer.delivered_count / took_s if took_s > 0 else 0.0
     talk(
-        f"sent {plural(producer.delivered_count, 'message')} ({bytes_text(job.value_bytes)}) "
+        f"sent {plural(producer.delivered_count, 'message')} ({bytes_text(producer.delivered_bytes)}) "
         f"in {took_s:.2f} s: {rate:,.0f} messages/s{failed}{skipped}"
     )

@@ -54,6 +54,8 @@ class PendingBatch:
     count: int = 0
     size: int = 0
     """Bytes that it holds in memory, before compression."""
+    content_bytes: int = 0
+    """Of keys and values alone: what a person thinks of as sent."""
     encoded: bytearray | None = None
     identity: Identity | None = None
     base_sequence: int = -1
@@ -76,6 +78,7 @@ class PendingBatch:
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers) -> int:
         """Add a message; return its position in the batch."""
         self.size = self.builder.append(timestamp_ms, key, value, headers)
+        self.content_bytes += len(key or b"") + len(value or b"")
         self.count += 1
         return self.count - 1
 

@@ -99,6 +99,8 @@ class BatchingProducer:
     def __init__(self, cluster: Cluster, settings: ProducerSettings | None = None) -> None:
         self.settings = settings or ProducerSettings()
         self.delivered_count = 0
+        self.delivered_bytes = 0
+        """Of keys and values."""
         self.failed_count = 0
         self._cluster = cluster
         self._stickies: dict[str, tuple[Topic, StickyPartitioner]] = {}
@@ -366,6 +368,7 @@ class BatchingProducer:
 
     def batch_delivered(self, batch: PendingBatch) -> None:
         self.delivered_count += batch.count
+        self.delivered_bytes += batch.content_bytes
         self._settle(batch)
 
     def batch_failed(self, batch: PendingBatch, error: Exception) -> None:

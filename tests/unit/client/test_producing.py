@@ -251,6 +251,7 @@ async def test_too_large_a_batch_is_split_until_it_fits(node: ScriptedNode, clus
         sum(count for _, count in sequences[:i]) for i in range(len(sequences))
     ]
     assert len([await receipt for receipt in receipts]) == 20
+    assert producer.delivered_bytes == 20 * 40
     assert producer.buffered_bytes == 0
 
 
@@ -262,6 +263,16 @@ async def test_a_single_message_too_large_fails_and_the_next_goes_on(node: Scrip
         await (await producer.send(TOPIC, None, b"fine", partition=0))
     assert [header.base_sequence for header in headers(node)] == [0]
     assert (producer.delivered_count, producer.failed_count) == (1, 1)
+
+
+async def test_only_what_was_delivered_counts_as_sent(node: ScriptedNode, cluster: Cluster) -> None:
+    node.script[ApiKey.PRODUCE] = [refused(ErrorCode.MESSAGE_TOO_LARGE)]
+    async with BatchingProducer(cluster, ProducerSettings(linger_ms=0)) as producer:
+        with pytest.raises(Refusal):
+            await (await producer.send(TOPIC, b"key", b"x" * 1000, partition=0))
+        await (await producer.send(TOPIC, b"key", b"fine", partition=0))
+        await (await producer.send(TOPIC, None, None, partition=0))
+    assert (producer.delivered_count, producer.delivered_bytes) == (2, len(b"keyfine"))
 
 
 async def test_a_log_that_forgot_the_producer_meets_a_new_one(node: ScriptedNode, cluster: Cluster) -> None:
