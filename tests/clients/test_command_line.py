@@ -445,7 +445,29 @@ def test_a_second_node_on_the_same_address_says_what_to_do(node: NodeProcess, tm
     ran = call(NOBODY, "serve", "--data-dir", str(tmp_path), "--listen", node.bootstrap_servers, "--http", "off")
     assert ran.code == 1
     assert f"cannot listen on {node.bootstrap_servers}" in ran.talk
-    assert ran.talk.rstrip().endswith("Choose another with --listen")
+    assert ran.talk.rstrip().endswith("is another node running there? Choose another with --listen")
+
+
+def test_an_address_that_is_none_of_this_machine_is_not_taken_for_another_node(tmp_path: Path) -> None:
+    ran = call(NOBODY, "serve", "--data-dir", str(tmp_path), "--listen", "no.such.host.invalid:0", "--http", "off")
+    assert ran.code == 1
+    assert "cannot listen on no.such.host.invalid:0" in ran.talk
+    assert "another node" not in ran.talk
+    assert ran.talk.rstrip().endswith("choose another with --listen")
+
+
+def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    wanted = tmp_path / "file" / "data"
+    ran = call(NOBODY, "serve", "--data-dir", str(wanted), "--listen", "127.0.0.1:0", "--http", "off")
+    assert ran.code == 1
+    assert f"the data directory {wanted} cannot be used: " in ran.talk
+
+
+def test_a_setting_that_nobody_knows_is_refused_with_the_command_that_lists_them(tmp_path: Path) -> None:
+    ran = call(NOBODY, "serve", "--data-dir", str(tmp_path), "-Xfoo=1")
+    assert ran.code == 1
+    assert "there is no broker setting 'foo'; `headrace configs describe --broker ID`" in ran.talk
 
 
 # Pipes and signals.

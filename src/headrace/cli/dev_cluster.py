@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 import signal
+import socket
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,10 @@ class DevPlan:
     def listen(self, node_id: int) -> str:
         return f"{HOST}:{self.port_base + PORTS_PER_NODE * (node_id - 1)}"
 
+    def meeting_port(self, node_id: int) -> int:
+        """Where other nodes find it."""
+        return self.port_base + PORTS_PER_NODE * (node_id - 1) + 1
+
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(self.listen(node_id) for node_id in self.node_ids)
@@ -51,7 +56,7 @@ class DevPlan:
 
     def arguments(self, node_id: int) -> list[str]:
         """Of `headrace`. What is set by hand wins over what is set here."""
-        voters = ",".join(f"{it}@{HOST}:{self.port_base + PORTS_PER_NODE * (it - 1) + 1}" for it in self.node_ids)
+        voters = ",".join(f"{it}@{HOST}:{self.meeting_port(it)}" for it in self.node_ids)
         replicas = min(REPLICAS_MAX, self.node_count)
         settings = {"default.replication.factor": str(replicas), **dict(self.settings)}
         return [
@@ -73,6 +78,27 @@ class DevPlan:
                 f"{self.data_dir} holds a cluster of {found} nodes, not of {self.node_count}",
                 f"start it with --nodes {found}, or choose another --data-dir",
             )
+
+    def check_ports(self) -> None:
+        """Before any node is started: each of them would advise options that are its own, not those of this command."""
+        for node_id in self.node_ids:
+            _check_port(self.meeting_port(node_id) - 1, "--port-base")
+            _check_port(self.meeting_port(node_id), "--port-base")
+            if self.http_base is not None:
+                _check_port(self.http_base + node_id - 1, "--http-base")
+
+
+def _check_port(port: int, option: str) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as nodes do: what is just closed is free
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise Complaint(
+                f"nodes cannot listen on {HOST}:{port}: {reason.lower()}",
+                f"stop what is running there, or choose other ports with {option}",
+            ) from error
 
 
 class _Child:
@@ -117,6 +143,7 @@ class _Child:
 async def run(plan: DevPlan) -> int:
     """Until Ctrl-C or SIGTERM, or until no node is left. The exit code."""
     plan.check_directory()
+    plan.check_ports()
     children = [_Child(plan, node_id) for node_id in plan.node_ids]
     stop = _stop_signal(children)
     lives = [asyncio.ensure_future(_watched(child, stop)) for child in children]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import json
 import logging
@@ -75,8 +76,11 @@ def serve(options: ServeOptions) -> int:
 async def _run(options: ServeOptions, files_max: int) -> int:
     try:
         disk = SystemDisk(options.data_dir)
+    except BlockingIOError as error:  # it says all that is to be said
+        raise CannotStart(str(error.strerror)) from error
     except OSError as error:
-        raise CannotStart(f"the data directory cannot be used: {error.strerror or error}") from error
+        place = options.data_dir.absolute()
+        raise CannotStart(f"the data directory {place} cannot be used: {error.strerror or error}") from error
     threads = SystemThreads()
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
     open_files = min(OPEN_FILES, files_max // 2)
@@ -208,9 +212,10 @@ async def _listen(server: KafkaServer | ConsoleServer, address: Address, option:
     try:
         return await server.start(address)
     except OSError as error:
+        is_taken = error.errno == errno.EADDRINUSE
+        question = " is another node running there? Choose" if is_taken else " choose"
         raise CannotStart(
-            f"cannot listen on {address}: {error.strerror or error}; "
-            f"is another node running there? Choose another with {option}"
+            f"cannot listen on {address}: {error.strerror or error};{question} another with {option}"
         ) from error
 
 

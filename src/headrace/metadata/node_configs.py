@@ -383,6 +383,6 @@ def node_config_key(name: str) -> ConfigKey:
     if key is None:
         raise Refusal(
             ErrorCode.INVALID_CONFIG,
-            f"there is no broker setting {name[:200]!r}; DescribeConfigs of a broker lists all that there are",
+            f"there is no broker setting {name[:200]!r}; `headrace configs describe --broker ID` lists them",
         )
     return key

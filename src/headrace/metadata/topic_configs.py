@@ -291,6 +291,6 @@ def topic_config_key(name: str) -> ConfigKey:
     if key is None:
         raise Refusal(
             ErrorCode.INVALID_CONFIG,
-            f"there is no topic setting {name[:200]!r}; DescribeConfigs of a topic lists all that there are",
+            f"there is no topic setting {name[:200]!r}; `headrace configs describe --topic NAME` lists them",
         )
     return key

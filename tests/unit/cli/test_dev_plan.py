@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.cli.complaints import Complaint
 from headrace.cli.dev_cluster import DevPlan
+from tests.clients.dev_clusters import free_base
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,3 +48,15 @@ def test_a_directory_stays_with_its_number_of_nodes(tmp_path: Path) -> None:
     plan.check_directory()
     with pytest.raises(Complaint, match="holds a cluster of 3 nodes, not of 5"):
         DevPlan(5, 9092, None, tmp_path).check_directory()
+
+
+@pytest.mark.parametrize(("place", "advice"), [(0, "--port-base"), (101, "--port-base"), (-1, "--http-base")])
+def test_a_taken_port_is_told_of_with_the_option_that_changes_it(tmp_path: Path, place: int, advice: str) -> None:
+    base = free_base(2)
+    (http,) = free_ports(1)
+    plan = DevPlan(2, base, None, tmp_path) if place >= 0 else DevPlan(1, base, http, tmp_path)
+    plan.check_ports()
+    with socket.create_server(("127.0.0.1", base + place if place >= 0 else http)), pytest.raises(Complaint) as told:
+        plan.check_ports()
+    assert "address already in use" in str(told.value)
+    assert advice in told.value.hint
