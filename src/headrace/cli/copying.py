@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.group_reading import ASSIGNMENT_OVER, ends_of, in_order, is_finished, member, uninterrupted, wait_s
-from headrace.cli.output import talk
+from headrace.cli.group_reading import ASSIGNMENT_OVER, ends_of, in_order, is_finished, member, wait_s
+from headrace.cli.output import plural, talk
 from headrace.client.errors import TransactionAborted
 from headrace.client.producer import BatchingProducer, ProducerSettings
+from headrace.client.transactions import Outcome
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.runtime.tasks import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,5 +95,18 @@ class Copying:
             if self._tally.repeats is not None:
                 self._tally.repeats.take_back()
             raise Undone(cause.message) from aborted
+        finally:  # also whoever is stopped in the middle says what was copied
+            self._count(len(fresh))
         self._stored.update(positions)
-        self._tally.count += len(fresh)
+
+    def _count(self, message_count: int) -> None:
+        match self._producer.transaction_outcome:
+            case Outcome.COMMITTED:
+                self._tally.count += message_count
+            case Outcome.UNKNOWN:
+                talk(
+                    f"whether the last {plural(message_count, 'message')} were copied is not known; if they were, the "
+                    "group's positions have moved with them, so the next run neither loses nor repeats any"
+                )
+            case Outcome.NOT_COMMITTED:
+                pass

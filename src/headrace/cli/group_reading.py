@@ -5,8 +5,7 @@ Printing and storing are one step that Ctrl-C waits for: whoever stops in an ord
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.delivery import Delivery
 from headrace.cli.output import plural, talk
@@ -15,9 +14,10 @@ from headrace.client.group_consumer import GroupConsumer, GroupConsumerSettings
 from headrace.client.offsets import find_bounds
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
+from headrace.runtime.tasks import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
 
     from headrace.cli.consume import Membership
     from headrace.cli.reading import Printing, Reading
@@ -106,13 +106,3 @@ def wait_s(reading: Reading) -> float:
 
 def in_order(taken: Taken) -> Batch:
     return [(name, record) for name, records in taken.items() for record in records]
-
-
-async def uninterrupted(step: Coroutine[Any, Any, None]) -> None:
-    """Let a step come to its end before Ctrl-C is heeded. A second Ctrl-C does not wait."""
-    task = asyncio.ensure_future(step)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise

@@ -28,6 +28,7 @@ BATCH_BYTES = 1 << 20
 LINGER_MS = 5.0
 DELIVERY_TIMEOUT_S = 30.0  # a person waits; long enough for a node to restart
 TRANSACTION_TIMEOUT_MS = 60_000  # Kafka's default; as long may a dead producer hold up readers of committed messages
+LAST_WORD_S = 0.01  # a stop that came with the end of the input takes a few turns of the loop; then it is too late
 STOP = "stop"
 SKIP = "skip"
 
@@ -205,7 +206,6 @@ class Job:
     """Stop at a line that cannot be read."""
     delivery: Delivery
     skipped_count: int = 0
-    is_done: bool = False
 
     @property
     def fate(self) -> str:
@@ -215,6 +215,8 @@ class Job:
 
 
 async def _produce(cluster: Cluster, settings: ProducerSettings, job: Job) -> None:
+    from asyncio import CancelledError, sleep
+
     from headrace.cli.progress import progress_bar
     from headrace.client.producer import BatchingProducer
 
@@ -228,11 +230,21 @@ async def _produce(cluster: Cluster, settings: ProducerSettings, job: Job) -> No
                 if job.delivery is Delivery.EXACTLY_ONCE:
                     async with producer.transaction():
                         await _send_all(producer, job, advance)
+                        await sleep(LAST_WORD_S)
                 else:
                     await _send_all(producer, job, advance)
-        job.is_done = True
+    except CancelledError:
+        if not _is_committed(producer, job):
+            raise
+        # It came too late to stop anything. Whoever sees this command fail would run it again.
     finally:
         _summarise(producer, job, time.monotonic() - started_s)
+
+
+def _is_committed(producer: BatchingProducer, job: Job) -> bool:
+    from headrace.client.transactions import Outcome
+
+    return job.delivery is Delivery.EXACTLY_ONCE and producer.transaction_outcome is Outcome.COMMITTED
 
 
 async def _send_all(producer: BatchingProducer, job: Job, advance: Callable[[int], None]) -> None:
@@ -275,11 +287,22 @@ def _summarise(producer: BatchingProducer, job: Job, took_s: float) -> None:
 
     failed = f", {producer.failed_count:,} failed" if producer.failed_count else ""
     skipped = f", {plural(job.skipped_count, 'line')} skipped" if job.skipped_count else ""
-    if job.delivery is Delivery.EXACTLY_ONCE and not job.is_done:
-        talk(f"aborted: readers of committed messages will see none of the input{failed}{skipped}")
+    if job.delivery is Delivery.EXACTLY_ONCE and not _is_committed(producer, job):
+        talk(f"{_fate_of_input(producer)}{failed}{skipped}")
         return
     rate = producer.delivered_count / took_s if took_s > 0 else 0.0
     talk(
         f"sent {plural(producer.delivered_count, 'message')} ({bytes_text(producer.delivered_bytes)}) "
         f"in {took_s:.2f} s: {rate:,.0f} messages/s{failed}{skipped}"
+    )
+
+
+def _fate_of_input(producer: BatchingProducer) -> str:
+    from headrace.client.transactions import Outcome
+
+    if producer.transaction_outcome is Outcome.NOT_COMMITTED:
+        return "aborted: readers of committed messages will see none of the input"
+    return (
+        "unknown: the input may have been committed, all of it or nothing; read the topic with --isolation "
+        "read-committed before this is run again"
     )

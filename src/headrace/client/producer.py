@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 from headrace.client.batch import PendingBatch, Receipt
 from headrace.client.cluster import no_such_partition
 from headrace.client.delivery import Deliveries
-from headrace.client.errors import ClientError, DeliveryFailed, ProducerFenced, TransactionAborted
+from headrace.client.errors import ClientError, DeliveryFailed, TransactionAborted
 from headrace.client.lane import Lane
 from headrace.client.partitioner import StickyPartitioner
 from headrace.model.errors import Refusal
 from headrace.model.names import NO_TIMESTAMP, TopicPartition
-from headrace.runtime.tasks import TaskScope
+from headrace.runtime.tasks import TaskScope, uninterrupted
 from headrace.wire.batches import Codec
 from headrace.wire.partitioning import partition_for_key
 from headrace.wire.records import record_size_max
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from headrace.client.cluster import Cluster
     from headrace.client.group_offsets import GroupMetadata
-    from headrace.client.transactions import Transactions
+    from headrace.client.transactions import Outcome, Transactions
     from headrace.client.view import Topic
     from headrace.wire.records import Headers
 
@@ -210,20 +210,24 @@ class BatchingProducer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Commits at the end of the block; aborts if the block raises, or if the commit is refused."""
+        """Commits at the end of the block; aborts if the block raises, or if the commit is refused.
+
+        Whoever is cancelled before the commit was asked for aborts; after that, the cancel waits for the answer. Which
+        it was, `transaction_outcome` tells.
+        """
         await self.begin_transaction()
         try:
             yield
-        except ProducerFenced:
-            raise
-        except BaseException:
-            await self.abort_transaction()
-            raise
-        try:
             await self.commit_transaction()
-        except TransactionAborted:
-            await self.abort_transaction()
+        except BaseException:
+            if self._need_transactions().can_abort:
+                await self.abort_transaction()
             raise
+
+    @property
+    def transaction_outcome(self) -> Outcome:
+        """Of the transaction that was begun last."""
+        return self._need_transactions().outcome
 
     async def begin_transaction(self) -> None:
         """The first call takes the transactional id over, and waits until what was open under it is aborted."""
@@ -243,12 +247,16 @@ class BatchingProducer:
 
         TransactionAborted: nothing of it will be seen; abort it. Any other ClientError: the outcome is not known yet.
         Call this again to learn it.
+
+        The coordinator's answer is waited for even if the caller is cancelled, as long as trouble is ridden out at all:
+        without it, nobody knows what became of the transaction. A second cancel does not wait.
         """
         transactions = self._need_transactions()
         transactions.begin_commit()
         await self._send_out()
         self._unseen_failures = []  # the commit tells
-        await transactions.commit()
+        await asyncio.sleep(0)  # a cancel that is on its way already comes before the commit
+        await uninterrupted(transactions.commit())
 
     async def abort_transaction(self) -> None:
         """Nothing of the transaction will be seen. What was not sent yet is dropped."""

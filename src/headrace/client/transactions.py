@@ -57,6 +57,11 @@ _PERHAPS_FENCED = {
 }
 
 
+# What a coordinator answers to a commit only if it has not committed, however often it was asked before. Of other
+# refusals that cannot be said: an earlier attempt whose answer was lost may have been served.
+_NOT_COMMITTED = {*_PERHAPS_FENCED, ErrorCode.INVALID_TXN_STATE}
+
+
 class Flow(NamedTuple):
     """Versions, lowest and highest, in which a transaction is spoken of."""
 
@@ -78,11 +83,20 @@ class Phase(Enum):
     FENCED = "another producer has taken over this transactional id"
 
 
+class Outcome(Enum):
+    """What became of a transaction, as far as its producer knows."""
+
+    NOT_COMMITTED = "it was not committed; once it has ended, nothing of it will ever be seen"
+    UNKNOWN = "it was asked to be committed, and nobody has answered"
+    COMMITTED = "it was committed"
+
+
 class Transactions:
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
         self.transactional_id = transactional_id
         self.flow = ANNOUNCED
         self.phase = Phase.IDLE
+        self.outcome = Outcome.NOT_COMMITTED
         self._cluster = cluster
         self._timeout_ms = timeout_ms
         self._identity = _NO_IDENTITY
@@ -103,6 +117,7 @@ class Transactions:
         if self._identity == _NO_IDENTITY:
             await self._take_identity()
         self.phase = Phase.OPEN
+        self.outcome = Outcome.NOT_COMMITTED
         self._announced = {}
         self._doom = None
         self._has_work = self._is_commit_sent = self._is_in_doubt = False
@@ -245,15 +260,19 @@ class Transactions:
         if self._has_work:
             self._is_in_doubt = self._is_commit_sent
             self._is_commit_sent = True
+            self.outcome = Outcome.UNKNOWN
             try:
                 await self._end(is_commit=True)
             except Refusal as refusal:
-                if refusal.code.is_retriable:
+                self._is_in_doubt |= refusal.__cause__ is not None
+                if refusal.code.is_retriable or (self._is_in_doubt and refusal.code not in _NOT_COMMITTED):
                     raise
                 self._is_commit_sent = False
-                self._is_in_doubt |= refusal.__cause__ is not None
+                if not self._is_in_doubt:
+                    self.outcome = Outcome.NOT_COMMITTED
                 self.doom(refusal)
                 await self._raise_doom(refusal)
+        self.outcome = Outcome.COMMITTED
         self.phase = Phase.IDLE
 
     async def abort(self) -> None:
@@ -306,6 +325,7 @@ class Transactions:
         """TransactionAborted, or ProducerFenced if that is why."""
         if isinstance(cause, Refusal) and cause.code in _PERHAPS_FENCED and self._has_work:
             await self._take_identity()
+        self.outcome = Outcome.NOT_COMMITTED
         raise self._doomed() from cause
 
     def _untimely(self, wish: str) -> ClientError:

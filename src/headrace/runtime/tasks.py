@@ -68,6 +68,16 @@ async def outlast(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+async def uninterrupted(step: Coroutine[Any, Any, None]) -> None:
+    """Let a step come to its end although whoever waits for it is cancelled. A second cancel ends the step, too."""
+    task = asyncio.get_running_loop().create_task(step)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
+
+
 async def _ended(task: asyncio.Task[Any]) -> None:
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -11,6 +11,7 @@ from headrace.client.cluster import ClusterSettings
 from headrace.client.errors import ClientError, ConnectionLost, ProducerFenced, TransactionAborted
 from headrace.client.group_offsets import GroupMetadata
 from headrace.client.producer import Acks, BatchingProducer, ProducerSettings
+from headrace.client.transactions import Outcome
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.wire.api import ApiKey
@@ -337,6 +338,121 @@ async def test_a_commit_of_unknown_outcome_can_only_be_repeated(node: ScriptedNo
         node.script[ApiKey.END_TXN] = []
         await producer.commit_transaction()
         await producer.begin_transaction()
+
+
+async def test_a_refusal_after_a_lost_answer_leaves_open_what_became_of_the_commit(
+    node: ScriptedNode, producer: BatchingProducer
+) -> None:
+    """The attempt whose answer was lost may have been served."""
+    node.script[ApiKey.END_TXN] = [HANG_UP, EndTxnResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)]
+    with pytest.raises(Refusal, match="unknown server error"):
+        async with producer.transaction():
+            await producer.send(TOPIC, None, b"v", partition=0)
+    assert producer.transaction_outcome is Outcome.UNKNOWN
+    await producer.commit_transaction()
+    assert producer.transaction_outcome is Outcome.COMMITTED
+
+
+# Whoever is cancelled.
+
+
+async def send_in_transaction(producer: BatchingProducer) -> None:
+    async with producer.transaction():
+        await producer.send(TOPIC, None, b"v", partition=0)
+        await producer.flush()
+
+
+async def is_asked(node: ScriptedNode, api_key: ApiKey) -> None:
+    while not node.asked(api_key):
+        await asyncio.sleep(0.001)
+
+
+async def test_a_cancel_waits_for_the_answer_to_a_commit(node: ScriptedNode, producer: BatchingProducer) -> None:
+    """The first answer is lost: the second attempt is made by somebody who was cancelled already."""
+
+    def cancel_and_hang_up(_: object) -> object:
+        working.cancel()
+        return HANG_UP
+
+    node.script[ApiKey.END_TXN] = [cancel_and_hang_up]
+    working = asyncio.create_task(send_in_transaction(producer))
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert producer.transaction_outcome is Outcome.COMMITTED
+    assert ends(node) == [(0, True), (0, True)]
+    async with producer.transaction():
+        pass
+
+
+async def test_whoever_is_cancelled_hears_that_the_commit_was_refused(
+    node: ScriptedNode, producer: BatchingProducer
+) -> None:
+    def cancel_and_refuse(_: object) -> object:
+        working.cancel()
+        return EndTxnResponse(0, ErrorCode.INVALID_TXN_STATE)
+
+    node.script[ApiKey.END_TXN] = [cancel_and_refuse]
+    working = asyncio.create_task(send_in_transaction(producer))
+    with pytest.raises(TransactionAborted):
+        await working
+    assert producer.transaction_outcome is Outcome.NOT_COMMITTED
+    await producer.begin_transaction()
+
+
+async def test_a_second_cancel_leaves_open_what_became_of_the_commit(
+    node: ScriptedNode, producer: BatchingProducer
+) -> None:
+    node.script[ApiKey.END_TXN] = [SILENCE]
+    working = asyncio.create_task(send_in_transaction(producer))
+    await is_asked(node, ApiKey.END_TXN)
+    working.cancel()
+    await asyncio.sleep(0)
+    assert not working.done()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert producer.transaction_outcome is Outcome.UNKNOWN
+    await producer.commit_transaction()
+    assert producer.transaction_outcome is Outcome.COMMITTED
+
+
+async def test_a_cancel_before_the_commit_aborts(node: ScriptedNode, producer: BatchingProducer) -> None:
+    """Also one that came with the last step of the block, and was not heard of in it."""
+
+    async def work() -> None:
+        async with producer.transaction():
+            await producer.send(TOPIC, None, b"v", partition=0)
+            await producer.flush()
+            working.cancel()
+
+    working = asyncio.create_task(work())
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert ends(node) == [(0, False)]
+    assert producer.transaction_outcome is Outcome.NOT_COMMITTED
+    await producer.begin_transaction()
+
+
+async def test_a_cancel_while_the_last_messages_are_sent_aborts(node: ScriptedNode) -> None:
+    hasty = ClusterSettings(retry_for_s=5.0, backoff_first_s=0.001, backoff_max_s=0.01, request_timeout_s=0.05)
+    async with node.cluster(hasty) as cluster, BatchingProducer(cluster, SETTINGS) as producer:
+
+        async def work() -> None:
+            async with producer.transaction():
+                await producer.send(TOPIC, None, b"v", partition=0)
+
+        node.script[ApiKey.PRODUCE] = [SILENCE]
+        working = asyncio.create_task(work())
+        await is_asked(node, ApiKey.PRODUCE)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        assert producer.transaction_outcome is Outcome.NOT_COMMITTED
+        assert (ends(node), takes(node)) == ([], [(-1, -1), (101, 0)])
+        await producer.begin_transaction()
+
+
+# How an abort ends.
 
 
 async def test_an_abort_waits_for_what_is_on_its_way_and_then_asks_for_a_clean_slate(
