@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.group_reading import ASSIGNMENT_OVER, ends_of, in_order, is_finished, member, wait_s
+from headrace.cli.group_reading import (
+    ASSIGNMENT_OVER,
+    complain_of_rest,
+    ends_of,
+    in_order,
+    is_finished,
+    member,
+    share_of,
+    wait_s,
+)
+from headrace.cli.leaders import LeaderWatch
 from headrace.cli.output import plural, talk
 from headrace.client.errors import TransactionAborted
 from headrace.client.producer import BatchingProducer, ProducerSettings
@@ -42,6 +52,7 @@ async def copy_in_group(cluster: Cluster, reading: Reading, membership: Membersh
         )
     await cluster.topic(membership.to_topic)  # a wrong name is told before anybody joins a group
     ends = await ends_of(cluster, reading)
+    watch = LeaderWatch(cluster)
     settings = ProducerSettings(
         transactional_id=membership.transactional_id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
     )
@@ -51,11 +62,14 @@ async def copy_in_group(cluster: Cluster, reading: Reading, membership: Membersh
             try:
                 async with member(cluster, reading, membership) as consumer:
                     copying = Copying(producer, consumer, membership.to_topic, tally)
-                    while tally.left > 0 and not is_finished(consumer, ends):
+                    while tally.left > 0 and not is_finished(consumer, ends, watch):
                         await copying.copy_next(min(reading.poll_records, tally.left), wait_s(reading))
+                        await watch.look(share_of(consumer))
                 is_done = True
             except Undone as undone:
                 talk(f"a transaction was aborted, and what it copied is read again: {undone}")
+    if tally.left > 0:
+        complain_of_rest(cluster, reading, ends, watch)
 
 
 class Copying:

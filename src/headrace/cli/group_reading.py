@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.cli.delivery import Delivery
+from headrace.cli.leaders import LeaderWatch, is_leaderless, not_read
 from headrace.cli.output import plural, talk
 from headrace.cli.reading import POLL_WAIT_S
+from headrace.client.consumer import ConsumerSettings
 from headrace.client.group_consumer import GroupConsumer, GroupConsumerSettings
 from headrace.client.offsets import find_bounds
 from headrace.model.errors import ErrorCode, Refusal
@@ -40,12 +42,16 @@ ASSIGNMENT_OVER = {
 
 async def read_in_group(cluster: Cluster, reading: Reading, membership: Membership, printing: Printing) -> None:
     ends = await ends_of(cluster, reading)
+    watch = LeaderWatch(cluster)
     step = _store_then_print if membership.delivery is Delivery.AT_MOST_ONCE else _print_then_store
     async with member(cluster, reading, membership) as consumer:
-        while printing.tally.left > 0 and not is_finished(consumer, ends):
+        while printing.tally.left > 0 and not is_finished(consumer, ends, watch):
             taken = await consumer.poll(min(reading.poll_records, printing.tally.left), wait_s(reading))
             # Also without messages: a position steps over the marks that transactions leave in a log.
             await uninterrupted(step(consumer, taken, printing))
+            await watch.look(share_of(consumer))
+    if printing.tally.left > 0:
+        complain_of_rest(cluster, reading, ends, watch)
 
 
 async def _store_then_print(consumer: GroupConsumer, taken: Taken, printing: Printing) -> None:
@@ -77,26 +83,53 @@ async def _is_stored(consumer: GroupConsumer) -> bool:
 
 def member(cluster: Cluster, reading: Reading, membership: Membership) -> GroupConsumer:
     settings = GroupConsumerSettings(
-        start=reading.edge, isolation=reading.isolation, instance_id=membership.instance_id
+        start=reading.edge,
+        isolation=reading.isolation,
+        instance_id=membership.instance_id,
+        reading=ConsumerSettings(waits_for_leaders=True),
     )
     return GroupConsumer(cluster, membership.group_id, [reading.topic], settings)
 
 
 async def ends_of(cluster: Cluster, reading: Reading) -> dict[TopicPartition, int] | None:
-    """How far to read: to the ends as they are now, or, whoever follows, for ever."""
+    """How far to read: to the ends as they are now, or, whoever follows, for ever. One without a leader has none."""
     topic = await cluster.topic(reading.topic)  # a wrong name is told before anybody joins a group
     if reading.is_following:
         return None
     names = [TopicPartition(topic.name, part.index) for part in topic.partitions]
-    bounds = await find_bounds(cluster, names, reading.isolation)
+    try:
+        bounds = await find_bounds(cluster, names, reading.isolation)
+    except Refusal as refusal:
+        led = [name for name in names if not is_leaderless(cluster, name)]
+        if refusal.code is not ErrorCode.LEADER_NOT_AVAILABLE or not led:
+            raise
+        bounds = await find_bounds(cluster, led, reading.isolation)
     return {name: end for name, (_, end) in bounds.items()}
 
 
-def is_finished(consumer: GroupConsumer, ends: Mapping[TopicPartition, int] | None) -> bool:
+def is_finished(consumer: GroupConsumer, ends: Mapping[TopicPartition, int] | None, watch: LeaderWatch) -> bool:
     """True if this member has read all that it was given up to the ends. Another member's share is not waited for."""
     if ends is None or not consumer.is_joined:
         return False
-    return all(position >= ends.get(name, 0) for name, position in consumer.assignment.items())
+    left = [name for name, position in consumer.assignment.items() if position < ends.get(name, 0)]
+    return set(left) <= set(watch.given_up)
+
+
+def share_of(consumer: GroupConsumer) -> list[TopicPartition]:
+    return [*consumer.assignment, *consumer.without_leader]
+
+
+def complain_of_rest(
+    cluster: Cluster, reading: Reading, ends: Mapping[TopicPartition, int] | None, watch: LeaderWatch
+) -> None:
+    """Raises unless everything has a leader, at the end of all that could be read."""
+    topic = cluster.view.topics.get(reading.topic)
+    if ends is None or topic is None:
+        return
+    names = [TopicPartition(topic.name, part.index) for part in topic.partitions]
+    rest = {name for name in names if name not in ends} | set(watch.given_up)
+    if rest:
+        raise not_read(rest)
 
 
 def wait_s(reading: Reading) -> float:

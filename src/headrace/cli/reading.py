@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.cli.leaders import LeaderWatch, is_leaderless, not_read
 from headrace.cli.output import answer_bytes, plural, talk
 from headrace.cli.places import BeforeEnd, start_offset
 from headrace.client.cluster import no_such_partition
 from headrace.client.consumer import AssignedConsumer, ConsumerSettings
 from headrace.client.merge import TimeMerge
 from headrace.client.offsets import Edge, find_bounds
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
 
     from headrace.cli.message_text import Formatter
     from headrace.cli.places import Place
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.client.cluster import Cluster
     from headrace.client.consumer import Start
     from headrace.client.offsets import IsolationLevel
+    from headrace.wire.records import Record
 
 POLL_WAIT_S = 1.0
 IDLE_WAIT_MS = 500  # long enough for a partition that has something to be heard, short enough to watch
@@ -90,19 +94,74 @@ async def read_partitions(cluster: Cluster, reading: Reading, printing: Printing
     """Without a group: nobody else decides what is read, and nothing is remembered."""
     tally = printing.tally
     names = await _partitions(cluster, reading)
-    starts, ends = await _range(cluster, reading, names)
     if tally.left <= 0:
         return
-    async with AssignedConsumer(cluster, ConsumerSettings(isolation=reading.isolation)) as consumer:
-        await consumer.assign(starts, ends)
-        is_by_time = reading.is_by_time
-        batches = _by_time(consumer, names, reading, tally) if is_by_time else _as_they_come(consumer, reading, tally)
+    settings = ConsumerSettings(isolation=reading.isolation, waits_for_leaders=True)
+    async with AssignedConsumer(cluster, settings) as consumer:
+        share = Share(cluster, consumer, reading, names)
+        await share.keep_up()
+        batches = _by_time(share, reading, tally) if reading.is_by_time else _as_they_come(share, reading, tally)
         async for batch in batches:
             printing.print(batch)
             if tally.left <= 0:
                 break
         if consumer.skipped_count:
             talk(f"passed over {plural(consumer.skipped_count, 'offset')} that were deleted before they could be read")
+        if share.given_up and tally.left > 0:
+            raise not_read(share.given_up)
+
+
+class Share:
+    """Partitions to read. Each is begun when somebody leads it, and given up if nobody does for long, unless what is
+    yet to come is wanted: then it is waited for."""
+
+    def __init__(
+        self, cluster: Cluster, consumer: AssignedConsumer, reading: Reading, names: list[TopicPartition]
+    ) -> None:
+        self.names = names
+        self.given_up: list[TopicPartition] = []
+        self._cluster = cluster
+        self._consumer = consumer
+        self._reading = reading
+        self._unbegun = list(names)
+        self._watch = LeaderWatch(cluster)
+
+    @property
+    def unfinished(self) -> list[TopicPartition]:
+        return [*self._consumer.unfinished, *self._unbegun]
+
+    async def poll(
+        self, max_records: int, wait_s: float, only: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, list[Record]]:
+        await self.keep_up()
+        if self._consumer.is_finished:  # it would not wait, and others may yet be begun
+            await asyncio.sleep(wait_s if self._unbegun else 0)
+            return {}
+        return await self._consumer.poll(max_records, wait_s, only)
+
+    async def keep_up(self) -> None:
+        await self._watch.look(self.names)
+        led = [name for name in self._unbegun if not is_leaderless(self._cluster, name)]
+        if led:
+            await self._begin(led)
+        if not self._reading.is_following:
+            unfinished = set(self.unfinished)
+            self._give_up([name for name in self._watch.given_up if name in unfinished])
+
+    async def _begin(self, led: list[TopicPartition]) -> None:
+        try:
+            starts, ends = await _range(self._cluster, self._reading, led)
+            await self._consumer.extend(starts, ends)
+        except Refusal as refusal:
+            if refusal.code is not ErrorCode.LEADER_NOT_AVAILABLE:
+                raise
+        else:
+            self._unbegun = [name for name in self._unbegun if name not in starts]
+
+    def _give_up(self, names: list[TopicPartition]) -> None:
+        self._consumer.withdraw(names)
+        self._unbegun = [name for name in self._unbegun if name not in names]
+        self.given_up += names
 
 
 async def _partitions(cluster: Cluster, reading: Reading) -> list[TopicPartition]:
@@ -126,23 +185,21 @@ async def _range(
     return starts, {} if reading.is_following else {name: bounds[name][1] for name in names}
 
 
-async def _as_they_come(consumer: AssignedConsumer, reading: Reading, tally: Tally) -> AsyncIterator[Batch]:
-    while not consumer.is_finished:
-        taken = await consumer.poll(min(reading.poll_records, tally.left), POLL_WAIT_S)
+async def _as_they_come(share: Share, reading: Reading, tally: Tally) -> AsyncIterator[Batch]:
+    while share.unfinished:
+        taken = await share.poll(min(reading.poll_records, tally.left), POLL_WAIT_S)
         if taken:
             yield [(name, record) for name, records in taken.items() for record in records]
 
 
-async def _by_time(
-    consumer: AssignedConsumer, names: list[TopicPartition], reading: Reading, tally: Tally
-) -> AsyncIterator[Batch]:
+async def _by_time(share: Share, reading: Reading, tally: Tally) -> AsyncIterator[Batch]:
     idle_wait_s = math.inf if reading.idle_wait_ms is None else reading.idle_wait_ms / 1000
     if reading.is_following and reading.idle_wait_ms is None:
         idle_wait_s = IDLE_WAIT_MS / 1000
-    merge = TimeMerge(names, idle_wait_s=idle_wait_s, now_s=time.monotonic())
-    waited_for = list(names)
+    merge = TimeMerge(share.names, idle_wait_s=idle_wait_s, now_s=time.monotonic())
+    waited_for = list(share.names)
     while True:
-        unfinished = set(consumer.unfinished)
+        unfinished = set(share.unfinished)
         for name in [name for name in waited_for if name not in unfinished]:
             merge.end(name)
             waited_for.remove(name)
@@ -154,6 +211,6 @@ async def _by_time(
             return
         ready_at_s = merge.ready_at_s()
         wait_s = POLL_WAIT_S if ready_at_s is None else min(POLL_WAIT_S, ready_at_s - time.monotonic())
-        fresh = await consumer.poll(reading.poll_records, max(0.0, wait_s), only=set(merge.hungry))
+        fresh = await share.poll(reading.poll_records, max(0.0, wait_s), only=set(merge.hungry))
         for name, records in fresh.items():
             merge.add(name, records)

@@ -310,6 +310,7 @@ class Patience:
     """Waits between attempts, longer each time, until the time is up. Each attempt may have another node to ask."""
 
     def __init__(self, cluster: Cluster, limit_s: float) -> None:
+        self.limit_s = limit_s
         self._cluster = cluster
         self._deadline_s = cluster.clock.monotonic_s() + limit_s
         self._backoff_s = cluster.settings.backoff_first_s

@@ -60,6 +60,9 @@ class ConsumerSettings:
     fetch_wait_ms: int = FETCH_WAIT_MS
     fetch_min_bytes: int = 1
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    waits_for_leaders: bool = False
+    """Partitions that nobody leads are waited for as long as it takes, while others are read. Otherwise they fail
+    `poll` as any trouble does that lasts."""
 
 
 class SetAside(Enum):
@@ -108,9 +111,11 @@ class AssignedConsumer:
         self.withdraw(list(self._buffers))
         self._begin(offsets, ends or {})
 
-    async def extend(self, starts: Mapping[TopicPartition, Start]) -> None:
+    async def extend(
+        self, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int] | None = None
+    ) -> None:
         """Read these partitions too."""
-        self._begin(await self._start_offsets(starts), {})
+        self._begin(await self._start_offsets(starts), ends or {})
 
     def withdraw(self, names: Collection[TopicPartition]) -> None:
         """Read these no more. What was read ahead of them is thrown away at once."""
@@ -237,7 +242,12 @@ class AssignedConsumer:
             fetcher = self._fetchers.get(leader)
             if fetcher is None:
                 self._fetchers[leader] = fetcher = Fetcher(
-                    leader, self._cluster, self._lane, self, self.settings.isolation
+                    leader,
+                    self._cluster,
+                    self._lane,
+                    self,
+                    self.settings.isolation,
+                    waits_for_leaders=self.settings.waits_for_leaders,
                 )
                 self._scope.start(fetcher.run(), f"fetch from node {leader}")
             fetcher.wake()

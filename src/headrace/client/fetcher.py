@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -49,11 +50,21 @@ class Reading(Protocol):
 
 
 class Fetcher:
-    def __init__(self, node_id: int, cluster: Cluster, lane: str, reading: Reading, isolation: IsolationLevel) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        cluster: Cluster,
+        lane: str,
+        reading: Reading,
+        isolation: IsolationLevel,
+        *,
+        waits_for_leaders: bool = False,
+    ) -> None:
         self._node_id = node_id
         self._cluster = cluster
         self._lane = lane
         self._reading = reading
+        self._waits_for_leaders = waits_for_leaders
         self._view = cluster.view
         self._session = FetchSession(isolation)
         self._has_room = asyncio.Event()
@@ -81,9 +92,15 @@ class Fetcher:
                 if not self._cluster.may_pass(trouble):
                     self._reading.fetch_failed(self._node_id, trouble)
                     return
-                patience = patience or Patience(self._cluster, self._cluster.settings.retry_for_s)
+                limit_s = self._ride_out_s(trouble)
+                if patience is None or patience.limit_s != limit_s:
+                    patience = Patience(self._cluster, limit_s)
                 if not await self._ride_out(patience, trouble):
                     return
+
+    def _ride_out_s(self, trouble: Exception) -> float:
+        is_leaderless = isinstance(trouble, Refusal) and trouble.code is ErrorCode.LEADER_NOT_AVAILABLE
+        return math.inf if is_leaderless and self._waits_for_leaders else self._cluster.settings.retry_for_s
 
     async def _ride_out(self, patience: Patience, trouble: Exception) -> bool:
         """Wait, and look where the partitions are now. False if it has lasted too long."""

@@ -9,6 +9,7 @@ not hold `poll` up for longer than it was told to wait; it goes on behind it.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 AUTO_COMMIT_INTERVAL_S = 5.0  # Kafka's default: what a crash makes the group read again
 HEARTBEATS = "heartbeats"
 FIND_PLACES = "find places to start"
+LEADER_PAUSE_S = 1.0  # between two looks whether somebody leads a partition by now
 REJOIN_PAUSE_S = 0.1  # a group that turns members away again and again is not to be asked in a tight loop
 
 
@@ -68,6 +70,8 @@ class GroupConsumer:
         self._coordinator = Coordinator(cluster, CoordinatorKind.GROUP, group_id)
         self._owned: dict[TopicPartition, None] = {}
         self._unplaced: list[TopicPartition] = []  # ours, but where to start is not known yet
+        self.without_leader: list[TopicPartition] = []
+        """Ours, but nobody can say where to start as long as nobody leads them."""
         self._unannounced: list[TopicPartition] = []  # ours, but `on_assigned` has not heard of them
         self._committed: dict[TopicPartition, int] = {}
         self._scope = TaskScope(self._broke)
@@ -110,14 +114,16 @@ class GroupConsumer:
 
     @property
     def is_joined(self) -> bool:
-        """True if the group has given this member its share, where to read on is known, and the caller was told."""
+        """True if the group has given this member its share, where to read on is known, and the caller was told.
+
+        Partitions without a leader do not count if they are waited for."""
         is_settled = not (self._unplaced or self._unannounced or self._shared_out is not None)
         return is_settled and not self._membership.needs_join
 
     @property
     def assignment(self) -> dict[TopicPartition, int]:
         """What this member reads, and the offset that `poll` hands out next of each."""
-        return {name: self._reader.position(name) for name in self._owned if name not in self._unplaced}
+        return {name: self._reader.position(name) for name in self._owned if self._is_placed(name)}
 
     def position(self, name: TopicPartition) -> int:
         """The offset that `poll` hands out next. Refusal if the partition is not ours."""
@@ -128,6 +134,7 @@ class GroupConsumer:
         """Read again from what the group has committed: what was polled since has come to nothing."""
         self._reader.withdraw(list(self._owned))
         self._unplaced = list(self._owned)
+        self.without_leader = []
 
     @property
     def group_metadata(self) -> GroupMetadata:
@@ -175,13 +182,16 @@ class GroupConsumer:
                 raise
 
     def _check_owned(self, names: Collection[TopicPartition]) -> None:
-        foreign = [str(name) for name in names if name not in self._owned or name in self._unplaced]
+        foreign = [str(name) for name in names if name not in self._owned or not self._is_placed(name)]
         if foreign:
             raise Refusal(
                 ErrorCode.ILLEGAL_GENERATION,
                 f"{', '.join(foreign)}: not, or not any more, read by this member of group "
                 f"{self._membership.who.group_id!r}",
             )
+
+    def _is_placed(self, name: TopicPartition) -> bool:
+        return name not in self._unplaced and name not in self.without_leader
 
     # The group.
 
@@ -205,6 +215,8 @@ class GroupConsumer:
                 self._start(self._find_places(), FIND_PLACES)
             elif self._unannounced:
                 await self._announce()
+            elif self.without_leader:
+                self._start(self._wait_for_leaders(), FIND_PLACES)
             else:
                 return
 
@@ -250,6 +262,7 @@ class GroupConsumer:
                 self._owned.pop(name, None)
                 self._committed.pop(name, None)
             self._unplaced = [name for name in self._unplaced if name in self._owned]
+            self.without_leader = [name for name in self.without_leader if name in self._owned]
             self._unannounced = [name for name in self._unannounced if name in self._owned]
 
     async def _find_places(self) -> None:
@@ -258,9 +271,29 @@ class GroupConsumer:
         starts: dict[TopicPartition, Start] = {
             name: committed[name].offset if name in committed else self.settings.start for name in names
         }
-        await self._reader.extend(starts)
+        unknown: list[TopicPartition] = []
+        if self.settings.reading.waits_for_leaders:
+            unknown = await self._without_leader([name for name in names if name not in committed])
+        try:
+            await self._reader.extend({name: start for name, start in starts.items() if name not in unknown})
+        except Refusal as refusal:
+            if refusal.code is ErrorCode.LEADER_NOT_AVAILABLE and self.settings.reading.waits_for_leaders:
+                return  # lost meanwhile: the next attempt sees which
+            raise
         self._committed.update({name: place.offset for name, place in committed.items()})
         self._unplaced = [name for name in self._unplaced if name not in names]
+        self.without_leader += unknown
+
+    async def _without_leader(self, names: list[TopicPartition]) -> list[TopicPartition]:
+        for topic in dict.fromkeys(name.topic for name in names):
+            await self._cluster.topic(topic)
+        return [name for name in names if self._cluster.leader_of(name) is None]
+
+    async def _wait_for_leaders(self) -> None:
+        await asyncio.sleep(LEADER_PAUSE_S)
+        with suppress(ClientError, Refusal):  # whoever reads the others meets the same trouble
+            await self._cluster.refresh()
+        self._unplaced, self.without_leader = self.without_leader, []
 
     async def _committed_offsets(self, names: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         is_committed_only = self.settings.isolation is IsolationLevel.READ_COMMITTED
