@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 IDENTITY_FILE: Final = "meta.properties"
 FORMAT_VERSION: Final = "1"
+NEW_NODE_ID: Final = NodeId(1)  # of a new directory, unless an operator says otherwise
 
 
 class WrongIdentity(Exception):
@@ -84,7 +85,7 @@ def store_identity(disk: Disk, identity: Identity) -> None:
 def load_or_create(
     disk: Disk, node_id: NodeId | None, new_cluster_id: str, new_directory: bytes, origin: Origin
 ) -> Identity:
-    """The directory's identity; blocking. `node_id` None takes whatever the directory says, 1 if it is new.
+    """The directory's identity; blocking. `node_id` None takes whatever the directory says, or NEW_NODE_ID.
 
     One that begins alone names its cluster at once; for others the cluster has to say its name.
     """
@@ -105,7 +106,7 @@ def load_or_create(
             "it is, or start on an empty directory"
         )
     cluster_id = new_cluster_id if origin is Origin.ALONE else ""
-    identity = Identity(cluster_id, node_id if node_id is not None else NodeId(1), new_directory, origin)
+    identity = Identity(cluster_id, node_id if node_id is not None else NEW_NODE_ID, new_directory, origin)
     store_identity(disk, identity)
     return identity
 

@@ -13,12 +13,13 @@ import signal
 import sys
 import time
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from headrace import __version__
 from headrace.broker.assembly import CLIENTS, NODES
 from headrace.broker.enrolment import DisplacedNode
-from headrace.broker.identity import WrongIdentity
+from headrace.broker.identity import IDENTITY_FILE, NEW_NODE_ID, WrongIdentity
 from headrace.broker.node import Node
 from headrace.metadata.records import Endpoint
 from headrace.model.errors import DiskFailure, Refusal
@@ -61,6 +62,15 @@ class ServeOptions:
     rack: str | None = None
     configs: dict[str, str] = field(default_factory=dict)
 
+    def meeting_place(self, node_id: NodeId) -> Address | None:
+        """Where this node listens for the others."""
+        return self.cluster_listen or self.voters.get(node_id)
+
+    @property
+    def clients_place(self) -> Address:
+        """Where clients are told to look for this node."""
+        return self.advertised or self.listen
+
 
 class CannotStart(Exception):
     """The reason, in words for the person at the terminal."""
@@ -74,6 +84,7 @@ def serve(options: ServeOptions) -> int:
 
 
 async def _run(options: ServeOptions, files_max: int) -> int:
+    await _expect_places(_places(options))
     try:
         disk = SystemDisk(options.data_dir)
     except BlockingIOError as error:  # it says all that is to be said
@@ -135,37 +146,94 @@ class _Meeting:
         self._server: KafkaServer | None = None
 
     async def open(self) -> list[Endpoint]:
-        options = self._options
-        if options.voters and self._node.node_id not in options.voters and not self._node.quorum.has_log:
-            raise CannotStart(
-                f"--voters does not name node {self._node.node_id}: only those that it names start a cluster; "
-                "name it there, or enter their cluster with --join"
-            )
-        own = options.cluster_listen or options.voters.get(self._node.node_id)
+        options, node_id = self._options, self._node.node_id
+        if not self._node.quorum.has_log:
+            _expect_founder(options, node_id)
+        own = options.meeting_place(node_id)
         if own is None:
             if not self._node.quorum.has_company:
                 return []
-            raise CannotStart(
-                f"node {self._node.node_id} is part of a cluster: say with --cluster-listen where others find it"
-            )
+            raise CannotStart(f"node {node_id} is part of a cluster: say with --cluster-listen where others find it")
+        _expect_to_be_found(options, node_id, own)
         self._server = KafkaServer(self._node, is_for_nodes=True)
         meeting = await _listen(self._server, own, "--cluster-listen")
-        told = options.voters.get(self._node.node_id, meeting)
-        if told.host in EVERYWHERE:
-            raise CannotStart(
-                f"other nodes must know where this one is, and {told} does not say: give --cluster-listen an address "
-                "of this machine that they can reach"
-            )
-        clients = options.advertised or options.listen
-        if not clients.port or clients.host in EVERYWHERE:
-            raise CannotStart(
-                f"other nodes must tell clients where this one is, and {clients} does not say: add --advertise"
-            )
-        return [Endpoint(NODES, *told), Endpoint(CLIENTS, *clients)]
+        return [Endpoint(NODES, *options.voters.get(node_id, meeting)), Endpoint(CLIENTS, *options.clients_place)]
 
     async def close(self) -> None:
         if self._server is not None:
             await self._server.stop()
+
+
+async def _expect_places(places: dict[str, Address]) -> None:
+    """Before anything is written: a first start that fails must not leave a cluster of its own behind."""
+    _expect_apart(places)
+    for option, address in places.items():
+        await _expect_free(address, option)
+
+
+def _places(options: ServeOptions) -> dict[str, Address]:
+    """Where this node will listen, as far as that is known before its directory is opened. Raises CannotStart if it
+    makes no sense there."""
+    places = {"--listen": options.listen}
+    if options.http is not None:
+        places["--http"] = options.http
+    own = options.cluster_listen
+    is_new = not os.path.exists(options.data_dir / IDENTITY_FILE)
+    if is_new or options.node_id is not None:  # otherwise the directory says who this node is
+        node_id = NEW_NODE_ID if options.node_id is None else NodeId(options.node_id)
+        if is_new:
+            _expect_founder(options, node_id)
+        own = options.meeting_place(node_id)
+        if own is not None:
+            _expect_to_be_found(options, node_id, own)
+    if own is not None:
+        places["--cluster-listen"] = own
+    return places
+
+
+def _expect_founder(options: ServeOptions, node_id: NodeId) -> None:
+    if options.voters and node_id not in options.voters:
+        raise CannotStart(
+            f"--voters does not name node {node_id}: only those that it names start a cluster; "
+            "name it there, or enter their cluster with --join"
+        )
+
+
+def _expect_to_be_found(options: ServeOptions, node_id: NodeId, own: Address) -> None:
+    """By other nodes, and by the clients that they send here."""
+    told = options.voters.get(node_id, own)
+    if told.host in EVERYWHERE:
+        raise CannotStart(
+            f"other nodes must know where this one is, and {told} does not say: give --cluster-listen an address "
+            "of this machine that they can reach"
+        )
+    clients = options.clients_place
+    if not clients.port or clients.host in EVERYWHERE:
+        raise CannotStart(
+            f"other nodes must tell clients where this one is, and {clients} does not say: add --advertise"
+        )
+
+
+def _expect_apart(places: dict[str, Address]) -> None:
+    for (option, one), (other_option, other) in combinations(places.items(), 2):
+        is_shared = one.host == other.host or not EVERYWHERE.isdisjoint((one.host, other.host))
+        if one.port and one.port == other.port and is_shared:
+            raise CannotStart(
+                f"{option} and {other_option} are both {other}: clients, other nodes (--cluster-listen, or this node's "
+                "place in --voters) and health checks each need a port of their own"
+            )
+
+
+async def _expect_free(address: Address, option: str) -> None:
+    """Take the place for a moment, without listening there."""
+    loop = asyncio.get_running_loop()
+    try:
+        taken = await loop.create_server(
+            asyncio.Protocol, address.host, address.port, reuse_address=True, start_serving=False
+        )
+    except OSError as error:
+        raise _cannot_listen(address, option, error) from error
+    taken.close()
 
 
 def _listener_configs(options: ServeOptions) -> dict[str, str]:
@@ -212,11 +280,13 @@ async def _listen(server: KafkaServer | ConsoleServer, address: Address, option:
     try:
         return await server.start(address)
     except OSError as error:
-        is_taken = error.errno == errno.EADDRINUSE
-        question = " is another node running there? Choose" if is_taken else " choose"
-        raise CannotStart(
-            f"cannot listen on {address}: {error.strerror or error};{question} another with {option}"
-        ) from error
+        raise _cannot_listen(address, option, error) from error
+
+
+def _cannot_listen(address: Address, option: str, error: OSError) -> CannotStart:
+    is_taken = error.errno == errno.EADDRINUSE
+    question = " is another node running there? Choose" if is_taken else " choose"
+    return CannotStart(f"cannot listen on {address}: {error.strerror or error};{question} another with {option}")
 
 
 async def _first_of(*futures: asyncio.Future[Any]) -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace import __version__
 from headrace.cli.app import COMMANDS, run
+from tests.ports import free_port
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 NOBODY = "127.0.0.1:1"  # nothing listens on port 1
@@ -32,6 +35,38 @@ def test_who_founds_a_cluster_is_among_its_voters(tmp_path: Path, capsys: pytest
     place = ["--data-dir", str(tmp_path / "data"), "--http", "off", "--cluster-listen", "127.0.0.1:0"]
     assert run(["serve", "--node-id", "4", *place, "--voters", "1@127.0.0.1:1"]) == 1
     assert "--voters does not name node 4" in capsys.readouterr().err
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield other.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--listen", "127.0.0.1:{taken}"], "cannot listen on 127.0.0.1:{taken}"),
+        (["--listen", "127.0.0.1:{free}", "--http", "127.0.0.1:{taken}"], "Choose another with --http"),
+        (["--listen", "127.0.0.1:{free}", "--cluster-listen", "127.0.0.1:{taken}"], "another with --cluster-listen"),
+        (["--listen", "127.0.0.1:{free}", "--voters", "1@127.0.0.1:{taken}"], "another with --cluster-listen"),
+        (["--listen", "127.0.0.1:{free}", "--voters", "1@127.0.0.1:{free}"], "--listen and --cluster-listen are both"),
+        (["--listen", "127.0.0.1:{free}", "--http", "0.0.0.0:{free}"], "--listen and --http are both"),
+        (["--node-id", "4", "--voters", "1@127.0.0.1:1"], "--voters does not name node 4"),
+        (["--voters", "2@127.0.0.1:1,3@127.0.0.1:2"], "--voters does not name node 1"),
+        (["--listen", "0.0.0.0:{free}", "--voters", "1@127.0.0.1:1"], "add --advertise"),
+        (["--voters", "1@0.0.0.0:1"], "other nodes must know where this one is"),
+    ],
+)
+def test_a_first_start_that_fails_leaves_nothing_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], taken_port: int, arguments: list[str], reason: str
+) -> None:
+    """What is left would be a cluster of its own, and the next start, with the right words, would be refused."""
+    ports = {"taken": taken_port, "free": free_port()}
+    told = [argument.format(**ports) for argument in arguments]
+    assert run(["serve", "--data-dir", str(tmp_path / "data"), "--http", "off", *told]) == 1
+    assert reason.format(**ports) in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
 
 
 def test_nobody_is_told_to_find_a_node_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
