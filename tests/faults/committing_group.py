@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from tests.faults.asking_again import until_told
 from tests.faults.history import Partition
 from tests.faults.load import QUICK_RECONNECT, Client
 from tests.faults.node_process import PATIENCE_S, wait_until
@@ -70,23 +70,10 @@ class CommittingGroup:
         settings = {"bootstrap.servers": self.bootstrap, "group.id": self.name, **QUICK_RECONNECT}
         consumer = Consumer(settings)
         wanted = [TopicPartition(*partition) for partition in self._partitions]
-        for found in _committed(consumer, wanted):
+        for found in until_told(lambda: consumer.committed(wanted, timeout=PATIENCE_S)):
             partition = Partition(found.topic, found.partition)
             self.began(partition, max(found.offset, 0), self._acked[partition])
         consumer.close()
-
-
-def _committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
-    """librdkafka hands on what it heard while the coordinator moved; whoever asks again is told."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return list(consumer.committed(wanted, timeout=PATIENCE_S))
-        except KafkaException as refusal:
-            is_passing = refusal.args[0].code() == KafkaError.NOT_COORDINATOR
-            if not is_passing or time.monotonic() > deadline_s:
-                raise
-        time.sleep(0.1)
 
 
 class _Member(Client):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, TopicCollection, TopicPartition
@@ -12,6 +13,7 @@ from headrace.model.names import LogId, TopicId
 from headrace.storage.layout import directory_of
 from headrace.wire.batches import HEADER_SIZE, crc_matches, read_header
 from headrace.wire.records import decode_records
+from tests.faults.asking_again import until_told
 from tests.faults.history import Partition, Reading
 from tests.faults.node_process import PATIENCE_S
 
@@ -48,7 +50,8 @@ def read_as_client(bootstrap: str, partitions: Iterable[Partition]) -> Iterator[
     consumer = consumer_of(bootstrap, **{"check.crcs": True})
     try:
         for partition in partitions:
-            start, end = consumer.get_watermark_offsets(TopicPartition(*partition), timeout=PATIENCE_S)
+            place = TopicPartition(*partition)
+            start, end = until_told(partial(consumer.get_watermark_offsets, place, timeout=PATIENCE_S))
             yield Reading(partition, start, end, _consume(consumer, partition, start, end))
     finally:
         consumer.close()
