@@ -115,4 +115,5 @@ def test_a_topic_that_is_deleted_ends_its_followers(cluster: ClusterProcesses, h
         deleted = call(cluster.bootstrap_servers, "topics", "delete", "--name", half_lost, "--yes")
         assert deleted.code == 0, deleted.talk
         assert follower.running.wait(PATIENCE_S) == 3
-    assert f"there is no topic '{half_lost}'" in follower.talk
+    # The other, if librdkafka has asked for it once more meanwhile, by which a topic with one partition is made.
+    assert f"there is no topic '{half_lost}'" in follower.talk or "has no partition 1" in follower.talk
