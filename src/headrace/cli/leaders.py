@@ -58,7 +58,8 @@ class LeaderWatch:
         lost = [name for name in self._missing_for(ELECTION_S) if name not in self._told]
         if lost:
             talk(f"{no_leader(lost)}; what the others have is read meanwhile")
-        back = [name for name in self._told if name not in self._missing_since_s]
+        # One that is another member's for a while is not back: it may be ours again, and was told of.
+        back = [name for name in self._told if not is_leaderless(self._cluster, name)]
         returned = [name for name in back if name in names]
         if returned:
             talk(f"somebody leads {listed(returned)} again")

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.cli import leaders
+from headrace.cli.leaders import LeaderWatch
+from headrace.model.names import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+BILLS = TopicPartition("orders", 1)
+
+
+class KnownCluster:
+    """What a client knows of who leads."""
+
+    def __init__(self) -> None:
+        self.view = SimpleNamespace(topics={"orders": object()})
+        self.leaders: dict[TopicPartition, int | None] = {ORDERS: None, BILLS: 1}
+
+    def leader_of(self, name: TopicPartition) -> int | None:
+        return self.leaders[name]
+
+    async def refresh(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaders, "LOOK_S", 0.0)
+    monkeypatch.setattr(leaders, "ELECTION_S", 0.0)
+
+
+def test_what_has_no_leader_is_told_once_although_it_is_another_members_for_a_while(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster: Any = KnownCluster()
+    watch = LeaderWatch(cluster)
+
+    async def look() -> None:
+        for share in ([ORDERS, BILLS], [], [BILLS], [ORDERS, BILLS]):
+            await watch.look(share)
+        cluster.leaders[ORDERS] = 2
+        await watch.look([ORDERS, BILLS])
+
+    asyncio.run(look())
+    assert capsys.readouterr().err.splitlines() == [
+        "no node that is alive leads orders-0; what the others have is read meanwhile",
+        "somebody leads orders-0 again",
+    ]
+
+
+def test_who_comes_back_to_another_member_is_none_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster: Any = KnownCluster()
+    watch = LeaderWatch(cluster)
+
+    async def look() -> None:
+        await watch.look([ORDERS])
+        cluster.leaders[ORDERS] = 2
+        await watch.look([BILLS])
+        cluster.leaders[ORDERS] = None
+        await watch.look([ORDERS])
+
+    asyncio.run(look())
+    assert capsys.readouterr().err.count("no node that is alive leads orders-0") == 2
