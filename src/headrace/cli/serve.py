@@ -28,6 +28,7 @@ from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import Address, SystemNetwork
+from headrace.runtime.stall_watch import StallWatch
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
 from headrace.servers.console.server import ConsoleServer
@@ -92,7 +93,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
     except OSError as error:
         place = options.data_dir.absolute()
         raise CannotStart(f"the data directory {place} cannot be used: {error.strerror or error}") from error
-    threads = SystemThreads()
+    threads, stalls = SystemThreads(), StallWatch(log.warning)
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
     open_files = min(OPEN_FILES, files_max // 2)
     files_spare = min(FILES_SPARE, files_max // 4)
@@ -115,6 +116,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         cleaning_worker=InProcess(disk.location),
     )
     meeting = _Meeting(node, options)
+    stalls.start()
     console = ConsoleServer(node) if options.http is not None else None
     try:
         # First up and last down: whoever watches the node hears from it while it recovers and while it stops.
@@ -133,6 +135,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         await meeting.close()
         if console is not None:
             await console.stop()
+        stalls.close()
         threads.close()
         disk.close()
 
