@@ -95,7 +95,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         raise CannotStart(f"the data directory {place} cannot be used: {error.strerror or error}") from error
     threads, stalls = SystemThreads(), StallWatch(log.warning)
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
-    open_files = min(OPEN_FILES, files_max // 2)
+    open_files = max(min(OPEN_FILES, files_max // 2), files_max // 4)
     files_spare = min(FILES_SPARE, files_max // 4)
     connections_max = (files_max - open_files - files_spare) // FILES_PER_CONNECTION
     if connections_max < FEW_CONNECTIONS:

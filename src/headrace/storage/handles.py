@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.storage.segment import Segment
 
 OPEN_FILES = 512  # half of the 1,024 descriptors that many systems allow; the rest is for connections
+"""What a node that does not know its limit keeps open."""
 INDEX_ENTRIES = 4_000_000  # 32 MB of offset indexes: sixteen full segments of 1 GiB that are being read at once
 REFUSALS_PER_SEARCH = 64  # a fetch of thousands of partitions must not search the whole cache for each
 
@@ -60,7 +61,7 @@ class Handles:
             except OSError as error:
                 if error.errno not in NO_DESCRIPTORS:
                     raise
-                if not self._close_one():
+                if not self._close_one() and not self._close_one_at_any_price():
                     raise Refusal(
                         ErrorCode.KAFKA_STORAGE_ERROR,
                         f"{path} cannot be opened: the node has no file descriptor left; raise its limit (ulimit -n)",
@@ -101,17 +102,23 @@ class Handles:
             oldest.unload_index()
 
     def _make_room(self) -> None:
-        if len(self._open) < self._open_files_max or self._close_one():
-            return
-        # Nearly every open file is waiting for its flush. One sync of the whole file system is far cheaper than one of
-        # each; it stalls the loop, which is better than running out of descriptors.
+        """Files that wait for their flush stay, also beyond the limit: the flush is under way, and nobody may wait for
+        the disk here."""
+        while len(self._open) >= self._open_files_max and self._close_one():
+            pass
+
+    def _close_one_at_any_price(self) -> bool:
+        """Every open file is in use or waits for its flush. One sync of the whole file system is far cheaper than one
+        of each; it stalls the loop, which is better than to refuse a write."""
+        if not any(segment.is_dirty for segment in self._open):
+            return False
         try:
             self.disk.sync_everything()
         except OSError as error:
             raise DiskFailure(f"the disk failed to sync: {error}") from error
         for segment in self._open:
             segment.synced_size = segment.size
-        self._close_one()
+        return self._close_one()
 
     def _close_one(self) -> bool:
         for segment in self._open:

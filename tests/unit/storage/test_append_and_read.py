@@ -9,6 +9,7 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.storage.handles import Handles
 from headrace.storage.recovery import create_log
 from headrace.wire.batches import read_header
+from tests.unit.storage.compacted_logs import flush
 from tests.unit.storage.small_logs import (
     FIRST_MS,
     LOG_ID,
@@ -209,6 +210,7 @@ def test_many_segments_are_read_through_few_open_files(disk: SystemDisk) -> None
     log = create_log(LOG_ID, "orders", handles, replace(SETTINGS, segment_bytes=300))
     for offset in range(60):
         append(log, batch_at(offset))
+        flush(log)
     assert len(log.segments) > 10
     for offset in (*range(60), *range(59, -1, -1)):
         assert offsets(log, offset)[0] == offset

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -7,14 +8,14 @@ import pytest
 
 from headrace.model.errors import DiskFailure
 from headrace.model.names import LogId, TopicId
-from headrace.simulation.device import Operation
+from headrace.simulation.device import Operation, os_error
 from headrace.storage.handles import Handles
 from headrace.storage.recovery import create_log
 from tests.unit.storage.small_logs import SETTINGS, append, batch_at, read_all
 
 if TYPE_CHECKING:
     from headrace.simulation.device import Device
-    from headrace.simulation.disk import SimulatedDisk
+    from headrace.simulation.disk import SimulatedDisk, SimulatedFile
     from headrace.storage.log import PartitionLog
 
 ROOMY = replace(SETTINGS, segment_bytes=1 << 20)
@@ -66,24 +67,61 @@ def test_a_file_with_unsynced_bytes_is_not_closed(device: Device, simulated: Sim
     assert seen == []
 
 
-def test_if_all_are_unsynced_one_sync_makes_room(device: Device, simulated: SimulatedDisk) -> None:
+def test_files_that_wait_for_their_flush_stay_open_beyond_the_limit(device: Device, simulated: SimulatedDisk) -> None:
     handles = Handles(simulated, open_files=4)
     logs = logs_on(handles, 12)
     seen = count_syncs(device)
     for log in logs:
         append(log, batch_at(0))
-        assert handles.open_count <= 4
+    assert handles.open_count == 12
+    assert seen == [], "nobody waits for the disk here"
+    for log in logs:
+        flush(log)
+    append(logs[0], batch_at(1))
+    assert len(read_all(logs[0])) == 2
+    (newcomer,) = [create_log(LogId(TopicId(b"n" * 16), 0), "orders", handles, ROOMY)]
+    append(newcomer, batch_at(0))
+    assert handles.open_count == 4
+
+
+def leave_descriptors(simulated: SimulatedDisk, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system does it: `count` files of this disk can be open at once."""
+    honest_open = simulated.open
+    are_open: list[SimulatedFile] = []
+
+    def open_if_any_is_left(path: str, *, create: bool = False) -> SimulatedFile:
+        are_open[:] = [file for file in are_open if not file._is_closed]
+        if len(are_open) >= count:
+            raise os_error(errno.EMFILE, path)
+        are_open.append(honest_open(path, create=create))
+        return are_open[-1]
+
+    monkeypatch.setattr(simulated, "open", open_if_any_is_left)
+
+
+def test_without_a_descriptor_one_sync_makes_room(
+    device: Device, simulated: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handles = Handles(simulated, open_files=2)
+    logs = logs_on(handles, 12)
+    leave_descriptors(simulated, 4, monkeypatch)
+    seen = count_syncs(device)
+    for log in logs:
+        append(log, batch_at(0))
     assert set(seen) == {Operation.SYNC_EVERYTHING}
-    assert len(seen) == 2
+    assert len(seen) <= 3
     assert all(log.flushed_offset == 0 for log in logs), "a log learns of its flush only through a ticket"
     for log in logs:
         flush(log)
         assert log.flushed_offset == 1
 
 
-def test_a_failed_sync_stops_the_node(device: Device, simulated: SimulatedDisk) -> None:
-    handles = Handles(simulated, open_files=2)
+def test_a_failed_sync_stops_the_node(
+    device: Device, simulated: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handles = Handles(simulated)
     logs = logs_on(handles, 3)
+    leave_descriptors(simulated, 2, monkeypatch)
     append(logs[0], batch_at(0))
     append(logs[1], batch_at(0))
     device.fail(Operation.SYNC_EVERYTHING)
