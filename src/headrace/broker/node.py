@@ -169,7 +169,13 @@ class Node:
         await self._belonging.claim()
         self.node_id = self._belonging.identity.node_id
         self.configs = NodeConfigs.checked(self.node_id, self._static_configs).known_as(self._identity_configs())
-        self.store = LogStore(world, on_flushed=self._flushed, on_recovered=_log_recovery, open_files=self._open_files)
+        self.store = LogStore(
+            world,
+            on_flushed=self._flushed,
+            on_slow_disk=_log_slow_disk,
+            on_recovered=_log_recovery,
+            open_files=self._open_files,
+        )
         await self.store.start()
         await self._belonging.look_at_logs(self.store.log_ids())
         settings = node_settings(EMPTY_IMAGE, self.configs)
@@ -490,6 +496,12 @@ class Node:
         for partition in self.topics.partitions():
             await breather.breathe()
             partition.log.producers.expire(now_ms, expiration_ms)
+
+
+def _log_slow_disk(took_s: float) -> None:
+    log.warning(
+        "the disk took %.1f s to sync what was written; acks wait for that. It is busy with others, or failing", took_s
+    )
 
 
 def _log_recovery(report: RecoveryReport) -> None:

@@ -24,13 +24,23 @@ if TYPE_CHECKING:
 
 LANE = "flush"
 LINGER_S = 0.25  # for what nobody waits for; shorter, and pages are written out while they still grow
+SLOW_S = 2.0  # a sync that takes longer is worth a word: every ack waits for it
 SINGLE_SYNCS_MAX = 4  # each waits for the device; one sync of the whole file system waits once
 
 
 class Flusher:
-    def __init__(self, world: World, *, on_flushed: Callable[[PartitionLog], None], linger_s: float = LINGER_S) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        on_flushed: Callable[[PartitionLog], None],
+        on_slow: Callable[[float], None] = lambda _: None,
+        linger_s: float = LINGER_S,
+    ) -> None:
+        """`on_slow` is told how long a sync took, if that was too long."""
         self._world = world
         self._on_flushed = on_flushed
+        self._on_slow = on_slow
         self._linger_s = linger_s
         self._wanted: dict[PartitionLog, None] = {}
         self._wake = asyncio.Event()
@@ -80,7 +90,11 @@ class Flusher:
         await self._sync_in_lane(partial(_sync_everything, self._world.disk))
 
     async def _sync_in_lane(self, sync: Callable[[], None]) -> None:
+        began_s = self._world.clock.monotonic_s()
         await self._world.threads.run(sync, lane=LANE)
+        took_s = self._world.clock.monotonic_s() - began_s
+        if took_s >= SLOW_S:
+            self._on_slow(took_s)
 
 
 def _sync_everything(disk: Disk) -> None:

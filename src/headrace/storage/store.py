@@ -43,11 +43,12 @@ class LogStore:
         world: World,
         *,
         on_flushed: Callable[[PartitionLog], None],
+        on_slow_disk: Callable[[float], None] = lambda _: None,
         on_recovered: Callable[[RecoveryReport], None] = lambda _: None,
         open_files: int = OPEN_FILES,
     ) -> None:
         self.world = world
-        self.flusher = Flusher(world, on_flushed=on_flushed)
+        self.flusher = Flusher(world, on_flushed=on_flushed, on_slow=on_slow_disk)
         self._on_recovered = on_recovered
         self._handles = Handles(world.disk, open_files=open_files)
         self._logs: dict[LogId, PartitionLog] = {}

@@ -9,7 +9,7 @@ from headrace.model.errors import DiskFailure
 from headrace.model.names import LogId, TopicId
 from headrace.simulation.device import Operation
 from headrace.simulation.universe import Universe, run
-from headrace.storage.flusher import LINGER_S, SINGLE_SYNCS_MAX, Flusher
+from headrace.storage.flusher import LANE, LINGER_S, SINGLE_SYNCS_MAX, SLOW_S, Flusher
 from headrace.storage.handles import Handles
 from headrace.storage.recovery import create_log
 from tests.unit.storage.small_logs import SETTINGS, append, batch_at
@@ -36,6 +36,25 @@ class Scene:
         self.syncs: list[Operation] = []
         self.device.watch(lambda operation, path: self.syncs.append(operation) if "sync" in operation else None)
         self.running = asyncio.get_running_loop().create_task(self.flusher.run())
+
+
+def test_a_disk_that_takes_long_is_told_of() -> None:
+    took_s: list[float] = []
+
+    async def main(universe: Universe) -> None:
+        host = universe.host("node")
+        flusher = Flusher(host.world, on_flushed=lambda _: None, on_slow=took_s.append)
+        log = create_log(LogId(TopicId(bytes(16)), 0), "orders", Handles(host.world.disk), SETTINGS)
+        append(log, batch_at(0))
+        await flusher.flush([log])
+        assert took_s == []
+        host.threads.slowness[LANE] = 1e6
+        append(log, batch_at(1))
+        await flusher.flush([log])
+
+    run(main, seed=1)
+    assert len(took_s) == 1
+    assert took_s[0] >= SLOW_S
 
 
 def play(act: Callable[[Scene], Awaitable[None]], log_count: int = 1, seed: int = 1) -> None:
