@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -231,18 +232,20 @@ def test_a_crash_stops_every_effect_of_the_node(seed: int) -> None:
 def test_a_crash_in_the_middle_of_a_call_unwinds_it() -> None:
     async def main(universe: Universe) -> None:
         node = universe.host("node")
-        node.world.disk.replace_file("vote", b"old")
+        disk, threads = node.world.disk, node.world.threads
+        await node.start(threads.run(partial(disk.replace_file, "vote", b"old")), "write the old one")
         went_on: list[str] = []
 
         async def write() -> None:
             try:
-                node.world.disk.replace_file("vote", b"new")
+                disk.write_file("draft", b"new")
+                disk.rename("draft", "vote")
             except Exception:  # noqa: BLE001 - careless code, as it happens
                 went_on.append("caught")
             await asyncio.sleep(0)
             went_on.append("awake")
 
-        node.power_cut_at(step=3)  # after create and write, before sync
+        node.power_cut_at(step=3)  # after create and write, before the renaming
         node.start(write(), "write")
         await asyncio.sleep(1)
         assert not node.is_up

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.broker.fetching import GATHER_BELOW
 from headrace.broker.follower_session import FollowerSession
+from headrace.broker.partition import UnexpectedGaps
 from headrace.broker.peers import RETRY_FIRST_S, RETRY_MAX_S
 from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Refusal
@@ -101,6 +102,9 @@ class Followers:
 
     async def store_starts(self) -> None:
         await self._store.write_start_offsets()
+
+    async def expect_gaps(self, partition: Partition) -> None:
+        await self._store.swaps.expect_gaps(partition.log)
 
     async def cut(self, partition: Partition, offset: Offset) -> None:
         log.info("%s: cut at %d, where the leader's log goes on differently", partition.name, offset)
@@ -237,13 +241,13 @@ class _Fetcher:
             for part in topic.partitions:
                 taken_bytes += len(part.records or b"")
                 partition = self._session.expects(LogId(topic.topic_id, part.partition_index), number)
-                if partition is not None and not await self._take_partition(partition, part):
+                if partition is not None and not await self._take_partition(partition, part, number):
                     self._rest(partition)
         await self._store_starts()
         if 0 < taken_bytes < GATHER_BELOW and not self._has_news:
             self._gather()
 
-    async def _take_partition(self, partition: Partition, part: PartitionData) -> bool:
+    async def _take_partition(self, partition: Partition, part: PartitionData, number: int) -> bool:
         """False if the partition is better left alone for a moment."""
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset > partition.log.next_offset:
             return self._begin_anew(partition, Offset(part.log_start_offset))
@@ -252,7 +256,7 @@ class _Fetcher:
             return False
         epoch, end = Epoch(part.diverging_epoch.epoch), Offset(part.diverging_epoch.end_offset)
         if end == NO_OFFSET:
-            return self._append(partition, part)
+            return await self._append_with_gaps(partition, part, number)
         return self._begin_anew(partition, end) if epoch == NO_EPOCH else await self._cut(partition, epoch, end)
 
     def _begin_anew(self, partition: Partition, start: Offset) -> bool:
@@ -266,6 +270,20 @@ class _Fetcher:
         self.remove(partition)
         self._followers.begin_anew(partition, start)
         return True
+
+    async def _append_with_gaps(self, partition: Partition, part: PartitionData, number: int) -> bool:
+        try:
+            return self._append(partition, part)
+        except UnexpectedGaps:
+            pass
+        try:
+            await self._followers.expect_gaps(partition)
+        except Refusal as refusal:
+            self._got_stuck(partition, refusal)
+            return False
+        if self._session.expects(partition.log_id, number) is not partition or not partition.log.may_have_gaps:
+            return False  # it was cut, begun anew or given up meanwhile
+        return self._append(partition, part)
 
     def _append(self, partition: Partition, part: PartitionData) -> bool:
         self._session.may_have_changed(partition.log_id)

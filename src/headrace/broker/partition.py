@@ -45,6 +45,11 @@ class Listener(Protocol):
         ...
 
 
+class UnexpectedGaps(Exception):
+    """The leader's log was compacted, and this one is not marked as a copy of such a log yet. A start would take the
+    missing offsets for damage, so it has to be, before they are written."""
+
+
 class Readable(NamedTuple):
     """What a fetch gets of one partition."""
 
@@ -309,15 +314,17 @@ class Partition:
     ) -> bool:
         """What follows in the leader's log, as it is there. Raises CorruptBatch if it is damaged; nothing is kept then.
 
-        `may_have_gaps` is the leader's word: its log was compacted, if only long ago. Today's settings do not tell.
+        `may_have_gaps` is the leader's word: its log was compacted, if only long ago. Today's settings do not tell. The
+        first time that offsets are missing, nothing is kept and UnexpectedGaps is raised.
         Returns whether the log begins elsewhere now, which is to be made durable before anybody is told.
         """
         log = self.log
         expected = Expected(log.next_offset, log.epochs.latest, self.replica.leader_epoch, may_have_gaps)
         views, headers = new_batches(records, expected)
         if views:
-            if headers[-1].next_offset - log.next_offset != sum(header.last_offset_delta + 1 for header in headers):
-                log.expect_gaps()  # the leader has compacted them
+            offsets = sum(header.last_offset_delta + 1 for header in headers)
+            if headers[-1].next_offset - log.next_offset != offsets and not log.may_have_gaps:
+                raise UnexpectedGaps
             log.append(views, headers)
             self.replica.on_written(Offset(log.next_offset))
             self._flusher.want(log, is_urgent=True)

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 class SimulatedDisk:
     """Belongs to one life of a node and is dead with it; the device stays for the next."""
 
-    def __init__(self, device: Device, life: Life | None = None) -> None:
+    def __init__(self, device: Device, life: Life | None = None, *, is_used_by_a_loop: bool = False) -> None:
+        """`is_used_by_a_loop`: then nobody may wait for the device but in threads."""
         self.device = device
+        self._is_used_by_a_loop = is_used_by_a_loop
         self.location = f"the simulated disk {device.name}"
         self.life = life or Life("a node that never dies")
         self.trust = Trust()
@@ -104,6 +106,7 @@ class SimulatedDisk:
             raise os_error(errno.ENOSPC, path)
 
     def replace_file(self, path: str, content: bytes) -> None:
+        self._check_wait(f"replace {path}")
         draft = path + ".tmp"
         try:
             self.write_file(draft, content)
@@ -114,7 +117,16 @@ class SimulatedDisk:
         self.rename(draft, path)
         self.sync_directory(path.rpartition("/")[0])
 
+    def _check_wait(self, what: str) -> None:
+        """A disk that is busy with others takes seconds, and a loop that waits for it is as good as dead.
+
+        A single file's sync is not asked here: what a full disk has written in part must be gone before anything takes
+        its place.
+        """
+        assert self.life.is_in_thread or not self._is_used_by_a_loop, f"to {what} waits for the device, on the loop"
+
     def sync_directory(self, path: str) -> None:
+        self._check_wait(f"sync {path}")
         directory = self.device.directory(path)
 
         def write_back() -> None:
@@ -124,6 +136,7 @@ class SimulatedDisk:
         self.trust.sync(write_back)
 
     def sync_everything(self) -> None:
+        self._check_wait("sync everything")
         self.trust.sync(self._write_everything_back)
 
     def _write_everything_back(self) -> None:

@@ -54,7 +54,7 @@ class Host:
         self.threads = SimulatedThreads(self._universe.random(f"{chance}/threads"), self.life)
         self.world = World(
             clock=self.clock,
-            disk=SimulatedDisk(self.device, self.life),
+            disk=SimulatedDisk(self.device, self.life, is_used_by_a_loop=True),
             entropy=SeededEntropy(self._universe.random(f"{chance}/entropy")),
             network=SimulatedNetwork(self._universe.fabric, self.name, self.life),
             threads=self.threads,

@@ -21,6 +21,8 @@ class Life:
         self.is_suspended = False
         self.is_running = True
         """Neither of the two."""
+        self.is_in_thread = False
+        """Whether what runs now runs beside the loop, where it may wait for the device."""
         self.resumed_s = -1.0
         """The moment at which it last went on after a pause."""
         self.context = Context()

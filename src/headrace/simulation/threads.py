@@ -77,7 +77,11 @@ class SimulatedThreads:
             return
         self._not_yet_performed.pop(job)
         if not job.done.cancelled() or job.is_started:  # a thread that has begun does not see the cancellation
-            job.perform()
+            self._life.is_in_thread = True
+            try:
+                job.perform()
+            finally:
+                self._life.is_in_thread = False
 
     def _hand_over(self, lane: _Lane, job: _Job) -> None:
         job.hand_over()

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.storage.producers import replay_aborted
 from headrace.storage.segment import NO_SPACE, BadIndex, Segment
+from headrace.storage.side_files import SideFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from headrace.replication.transactions import EndedTransaction
     from headrace.runtime.disk import Disk, File
@@ -234,14 +235,31 @@ class Chain:
             self._disk, self._directory, names, self.segments[: number + 1], segment.base_offset, end_offset
         ):
             aborted.add(ended)
-        segment.save_aborted(self._disk)
+        if segment is not self.active and segment not in self._unsaved_aborts:
+            self._unsaved_aborts.append(segment)
         return aborted
 
+    def side_files(self) -> list[SideFile]:
+        """The indexes whose files are wrong."""
+        return [
+            SideFile(segment.aborted_path, segment.aborted.encode(), _noting(segment, len(segment.aborted)), True)
+            for segment in (*self._unsaved_aborts, self.active)
+            if segment.has_wrong_aborted_file and segment.aborted is not None
+        ]
+
     def save_aborted(self) -> None:
-        """Write what only memory has. A full disk is a Refusal: no recovery point may pass these transactions."""
+        """Append what only memory has. If that cannot be it is a Refusal: no recovery point may pass these
+        transactions."""
         self._unsaved_aborts = [segment for segment in self._unsaved_aborts if not segment.save_aborted(self._disk)]
         if not self.active.save_aborted(self._disk) or self._unsaved_aborts:
             raise self.full()
+
+
+def _noting(segment: Segment, saved_aborted: int) -> Callable[[], None]:
+    def note() -> None:
+        segment.saved_aborted = saved_aborted
+
+    return note
 
 
 def _base_offset(segment: Segment) -> int:

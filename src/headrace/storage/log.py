@@ -17,7 +17,6 @@ from headrace.runtime.disk import FileSlice
 from headrace.storage import checkpoints, layout, lookups, rolling
 from headrace.storage.chain import Chain
 from headrace.storage.compaction.choice import SealedSegment
-from headrace.storage.compaction.mark import NOTHING_CLEAN, store_mark
 from headrace.storage.compaction.swap import take_place
 from headrace.storage.damage import DamagedLog, KnownDamage
 from headrace.storage.flush import FlushTicket
@@ -29,8 +28,9 @@ from headrace.storage.producers import (
     save_snapshot,
 )
 from headrace.storage.scan import header_at
-from headrace.storage.segment import NO_SPACE, Segment
+from headrace.storage.segment import Segment
 from headrace.storage.segment_check import SegmentSpan
+from headrace.storage.side_files import SideFile, note_written, write_all
 from headrace.wire.batches import CONTROL_BIT, LENGTH_OVERHEAD
 from headrace.wire.control import decode_marker
 
@@ -568,17 +568,6 @@ class PartitionLog:
             self._chain.replace(self._chain.number_of(cleaned.base_offset), cleaned.source_count, segments)
         self._places.forget()
 
-    def expect_gaps(self) -> None:
-        """Offsets are missing in what follows: say so beside the log, once, before it is written."""
-        if self.mark is None:
-            try:
-                store_mark(self.disk, self.directory, NOTHING_CLEAN)
-            except OSError as error:
-                if error.errno in NO_SPACE:
-                    raise self._chain.full() from error
-                raise DiskFailure(f"the disk refused to write to {self.directory}: {error}") from error
-            self.mark = NOTHING_CLEAN
-
     # Flushing
 
     def begin_flush(self) -> FlushTicket | None:
@@ -633,29 +622,39 @@ class PartitionLog:
 
     # Saving what can be rebuilt, and closing
 
-    def save_hints(self) -> None:
-        """Write index entries and epochs that only memory has, so that the next start has less to read.
+    def side_files(self) -> list[SideFile]:
+        """What has to be written anew as a whole, so that the next start has less to read."""
+        epochs = self.epochs_file()
+        return self._chain.side_files() + ([] if epochs is None else [epochs])
+
+    def epochs_file(self) -> SideFile | None:
+        """Also before a new start is stored: who wrote the last record before it cannot be read from the log later."""
+        changes = self.epochs.changes
+        if self._saved_epoch_changes == changes:
+            return None
+
+        def note() -> None:
+            self._saved_epoch_changes = changes
+
+        content = checkpoints.encode_epochs(self.epochs.entries)
+        return SideFile(f"{self.directory}/{layout.EPOCHS}", content, note, is_trusted=False)
+
+    def extend_hints(self) -> None:
+        """Append index entries that only memory has to their files, once all `side_files` are written.
 
         Must be followed by a sync before a recovery point beyond them is stored. A Refusal forbids that point.
         """
         if self._chain.active.index:
             self._chain.active.save_indexes(self.disk)
         self._chain.save_aborted()
-        self.save_epochs()
 
-    def save_epochs(self) -> None:
-        """Also before a new start is stored: who wrote the last record before it cannot be read from the log later."""
-        if self._saved_epoch_changes == self.epochs.changes:
-            return
-        path = f"{self.directory}/{layout.EPOCHS}"
-        try:
-            self.disk.write_file(path + layout.DRAFT, checkpoints.encode_epochs(self.epochs.entries))
-            self.disk.rename(path + layout.DRAFT, path)
-        except OSError as error:
-            if error.errno in NO_SPACE:
-                raise self._chain.full() from error
-            raise DiskFailure(f"the disk refused to write {path}: {error}") from error
-        self._saved_epoch_changes = self.epochs.changes
+    def save_hints(self) -> None:
+        """All of it at once. This may wait for the device."""
+        files = self.side_files()
+        write_all(self.disk, files)
+        if not note_written(files):
+            raise self._chain.full()
+        self.extend_hints()
 
     def close(self, *, is_clean: bool = True) -> None:
         """Let go of every file. A clean close leaves behind what a quick start needs; the caller has flushed.

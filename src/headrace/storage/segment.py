@@ -99,6 +99,10 @@ class Segment:
         return self.stem + layout.INDEX, self.stem + layout.TIME_INDEX
 
     @property
+    def aborted_path(self) -> str:
+        return self.stem + layout.ABORTED
+
+    @property
     def is_dirty(self) -> bool:
         return self.size > self.synced_size
 
@@ -304,7 +308,7 @@ class Segment:
         """Read `.txnindex`. BadIndex if it cannot be this segment's."""
         if self.aborted is None:
             try:
-                aborted = AbortedIndex(disk.read_file(self.stem + layout.ABORTED))
+                aborted = AbortedIndex(disk.read_file(self.aborted_path))
             except (FileNotFoundError, ValueError) as error:
                 raise BadIndex from error
             if len(aborted) and aborted[0].last_offset < self.base_offset:
@@ -321,15 +325,19 @@ class Segment:
     def has_unsaved_aborts(self) -> bool:
         return self.aborted is not None and len(self.aborted) != self.saved_aborted
 
+    @property
+    def has_wrong_aborted_file(self) -> bool:
+        """Then nothing can be appended to it: it has to be written anew as a whole, see `SideFile`."""
+        return self.aborted is not None and self.saved_aborted == NO_FILE
+
     def save_aborted(self, disk: Disk) -> bool:
-        """Append to the file what it lacks. False on a full disk: what the file held before stands."""
+        """Append to the file what it lacks. False if the file is wrong, or the disk is full: what it held stands."""
         if not self.has_unsaved_aborts:
             return True
+        if self.has_wrong_aborted_file:
+            return False
         assert self.aborted is not None
-        if self.saved_aborted == NO_FILE:
-            self.replace_aborted(disk)
-            return not self.has_unsaved_aborts
-        path = self.stem + layout.ABORTED
+        path = self.aborted_path
         try:
             _extend(disk, path, self.saved_aborted * ABORTED_ENTRY_BYTES, self.aborted.encode(self.saved_aborted))
         except OSError as error:
@@ -339,26 +347,13 @@ class Segment:
         self.saved_aborted = len(self.aborted)
         return True
 
-    def replace_aborted(self, disk: Disk) -> None:
-        """Write the whole index anew; not a part of it is ever seen. On a full disk memory keeps it."""
-        assert self.aborted is not None
-        path = self.stem + layout.ABORTED
-        try:
-            disk.replace_file(path, self.aborted.encode())
-        except OSError as error:
-            if error.errno not in NO_SPACE:
-                raise DiskFailure(f"the disk refused to write {path}: {error}") from error
-            self.saved_aborted = NO_FILE
-        else:
-            self.saved_aborted = len(self.aborted)
-
     def cut_aborted(self, disk: Disk, end_offset: int) -> None:
         """Forget markers at or after `end_offset`, in the file too; the index is loaded."""
         assert self.aborted is not None
         self.aborted.cut(end_offset)
         if len(self.aborted) < self.saved_aborted:
             self.saved_aborted = len(self.aborted)
-            _cut_file(disk, self.stem + layout.ABORTED, self.saved_aborted * ABORTED_ENTRY_BYTES)
+            _cut_file(disk, self.aborted_path, self.saved_aborted * ABORTED_ENTRY_BYTES)
 
     def cut_indexes(self, offset: int) -> None:
         """Forget entries at or after `offset`; what is left is still true."""

@@ -21,6 +21,7 @@ from headrace.storage.disk_work import DiskWork, disk_trouble
 from headrace.storage.flusher import LANE, Flusher
 from headrace.storage.handles import OPEN_FILES, Handles
 from headrace.storage.recovery import create_log, open_log
+from headrace.storage.side_files import note_written, write_all
 from headrace.storage.stored_offsets import RecoveryPoints, StartOffsets
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
     from headrace.storage.settings import LogSettings
+    from headrace.storage.side_files import SideFile
 
     WantedLog = tuple[TopicPartition, LogSettings]
     PreparedLog = tuple[PartitionLog, RecoveryReport | None] | DamagedLog | Refusal
@@ -100,6 +102,7 @@ class LogStore:
         """Flush and close every log, and leave a mark that all is in order. Nothing is written afterwards."""
         logs = list(self._logs.values())
         await self.flusher.flush(logs)
+        await self._write_beside([file for log in logs if not log.is_closed for file in log.side_files()])
         breather = Breather(self.world.clock)
         closed: dict[LogId, int] = {}
         for log in logs:
@@ -320,17 +323,38 @@ class LogStore:
 
     async def write_checkpoints(self) -> None:
         """Store from where the next start must verify, and where each log begins. Call it every minute or so."""
-        async with self._checkpointing:
+        async with self.swaps.rewriting, self._checkpointing:  # a swap would put other files where these are written
             points = self._points.all()  # also of logs that are missing: they must not begin below what was safe
-            breather = Breather(self.world.clock)
-            for log in list(self._logs.values()):
-                if not log.is_closed and points.get(log.log_id) != log.flushed_offset and _saved(log.save_hints):
-                    points[log.log_id] = log.flushed_offset
-                await breather.breathe()
+            points |= await self._save_hints(
+                [log for log in self._logs.values() if points.get(log.log_id) != log.flushed_offset]
+            )
             if not self._points.is_stored(points):
                 await self.flusher.sync_everything()
                 await self._points.store(points)
             await self._store_starts()
+
+    async def _save_hints(self, logs: Sequence[PartitionLog]) -> dict[LogId, int]:
+        """Returns the logs for which there was room, and up to where they were flushed when their hints were taken."""
+        breather = Breather(self.world.clock)
+        taken: list[tuple[PartitionLog, int, list[SideFile]]] = []
+        for log in logs:
+            if not log.is_closed:
+                taken.append((log, log.flushed_offset, log.side_files()))
+            await breather.breathe()
+        await self._write_beside([file for _, _, files in taken for file in files])
+        saved: dict[LogId, int] = {}
+        for log, flushed_offset, files in taken:
+            is_written = all(file.is_written for file in files)
+            if not log.is_closed and is_written and _saved(log.extend_hints):
+                saved[log.log_id] = flushed_offset
+            await breather.breathe()
+        return saved
+
+    async def _write_beside(self, files: Sequence[SideFile]) -> bool:
+        """False if there was no room for all of them."""
+        if files:
+            await self._work.run(partial(write_all, self.world.disk, files))
+        return note_written(files)
 
     async def write_start_offsets(self) -> None:
         """Make moved log starts durable, as after DeleteRecords."""
@@ -369,7 +393,7 @@ class LogStore:
             return True
         # Who wrote what is deleted is asked by replicas that end there, and cannot be read from batches any more.
         moved = [log for log in self._logs.values() if log.start_offset > self._starts.of(log.log_id)]
-        if not all(_saved(log.save_epochs) for log in moved):
+        if not await self._write_beside([file for log in moved if (file := log.epochs_file()) is not None]):
             return False
         # Deleted batches live on in the snapshots of their producers: sequences, and transactions that began there.
         # And a log that was removed must not come back after this.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.broker.fetching import FetchSession, Reader, Wanted
+from headrace.broker.partition import UnexpectedGaps
 from headrace.broker.topics import ServedTopic, TopicTable
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_EPOCH, Epoch, NodeId, Offset
@@ -19,7 +20,8 @@ from headrace.runtime.disk import SystemDisk
 from headrace.storage import layout
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches import CorruptBatch
-from tests.unit.broker.small_partitions import NAME, SmallPartition, batch_of
+from tests.unit.broker.small_partitions import NAME, NODE, SmallPartition, batch_of
+from tests.unit.storage.compacted_logs import mark_gaps
 from tests.unit.storage.small_logs import append, batch_at, new_log, reopened
 
 if TYPE_CHECKING:
@@ -72,6 +74,18 @@ def test_it_is_told_to_begin_with_a_whole_batch_and_gets_that(small: SmallPartit
         new_batches(encoded, Expected(DELETED_BEFORE, epoch, epoch, may_have_gaps=False))
 
 
+def test_nothing_is_kept_of_what_has_gaps_before_the_log_is_marked_for_that(small: SmallPartition) -> None:
+    small.partition.follow(Epoch(1), NodeId(2), [NodeId(2), NODE])
+    before = small.log.next_offset
+    records = memoryview(bytes(batch_at(before, epoch=1) + batch_at(before + 3, epoch=1)))
+    with pytest.raises(UnexpectedGaps):
+        small.partition.append_from_leader(records, Offset(0), Offset(0), may_have_gaps=True)
+    assert small.log.next_offset == before
+    mark_gaps(small.log)
+    small.partition.append_from_leader(records, Offset(0), Offset(0), may_have_gaps=True)
+    assert small.log.next_offset == before + 4
+
+
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_what_lies_in_a_gap_where_the_leader_changed_is_given_up(tmp_path: Path, is_restarted: bool) -> None:
     """Epoch 5 wrote offsets 2 to 9 too, which compaction took away before we copied the log. A replica that was away
@@ -79,7 +93,7 @@ def test_what_lies_in_a_gap_where_the_leader_changed_is_given_up(tmp_path: Path,
     disk = SystemDisk(tmp_path)
     log = new_log(disk)
     append(log, batch_at(0, count=2, epoch=4))
-    log.expect_gaps()
+    mark_gaps(log)
     append(log, batch_at(10, epoch=5))
     if is_restarted:
         disk.remove(f"{log.directory}/{layout.EPOCHS}")

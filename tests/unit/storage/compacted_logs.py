@@ -43,6 +43,12 @@ def stable_offset(log: PartitionLog) -> int:
     return log.flushed_offset if unstable < 0 else min(unstable, log.flushed_offset)
 
 
+def mark_gaps(log: PartitionLog) -> None:
+    """As a follower does before it writes what its leader has compacted."""
+    store_mark(log.disk, log.directory, NOTHING_CLEAN)
+    log.mark = NOTHING_CLEAN
+
+
 def compact(
     log: PartitionLog,
     *,
@@ -61,8 +67,7 @@ def compact(
     for event in clean(disk, cleaning_job(log, settings, found, now_ms=now_ms, key_map_bytes=key_map_bytes)):
         if isinstance(event, CleanedRun):
             if log.mark is None:
-                store_mark(disk, directory, NOTHING_CLEAN)
-                log.mark = NOTHING_CLEAN
+                mark_gaps(log)
             swap.promise(disk, directory, event)
             log.swap(event)
             swap.conclude(disk, directory, event)

@@ -36,7 +36,7 @@ from headrace.wire.batches import HEADER, Codec, read_header
 from headrace.wire.batches import seal as seal_batch
 from headrace.wire.control import Marker
 from headrace.wire.records import Record, encode_batch
-from tests.unit.storage.compacted_logs import PLENTY, compact, flush, held, read_committed, values_of
+from tests.unit.storage.compacted_logs import PLENTY, compact, flush, held, mark_gaps, read_committed, values_of
 from tests.unit.storage.small_logs import DIRECTORY, FIRST_MS, LOG_ID, append, marker_at, new_log, read_all, reopened
 
 if TYPE_CHECKING:
@@ -660,7 +660,7 @@ def test_what_a_crash_took_from_the_end_of_a_segment_is_no_gap(simulated: Simula
 def test_a_gap_too_wide_for_an_index_lies_between_two_segments(simulated: SimulatedDisk) -> None:
     log = new_log(simulated, SETTINGS)
     write(log, (b"a", b"1"))
-    log.expect_gaps()
+    mark_gaps(log)
     far = [log.next_offset + distance for distance in (2**31, 2**31 + 9, 2**32)]
     append(log, *(encode_batch([(FIRST_MS, b"b", b"1", ())], base_offset=offset, leader_epoch=0) for offset in far))
     assert [segment.base_offset for segment in log.segments] == [0, far[0], far[1] + 1]

@@ -82,6 +82,14 @@ class Swaps:
             if not log.is_closed and log.cuts == cuts:
                 await self._store_mark(log, mark)
 
+    # ---- for who copies a log that was compacted elsewhere
+
+    async def expect_gaps(self, log: PartitionLog) -> None:
+        """Offsets are missing in what follows: say so beside the log, once, before it is written."""
+        async with self.rewriting:
+            if not log.is_closed and log.mark is None:
+                await self._store_mark(log, NOTHING_CLEAN)
+
     # ---- for whoever changes a log in other ways, and holds `rewriting`
 
     async def settle_held(self, log: PartitionLog) -> None:

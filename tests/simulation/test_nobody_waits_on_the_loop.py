@@ -1,0 +1,141 @@
+"""What waits for the device is done in threads: the simulated disk of a node refuses it on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.model.errors import Refusal
+from headrace.model.names import TopicPartition
+from headrace.simulation.universe import Universe, run
+from headrace.storage import layout
+from headrace.storage.store import LogStore
+from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, SETTINGS, append, batch_at
+from tests.unit.storage.test_aborted_transactions import abort, aborted_in
+
+if TYPE_CHECKING:
+    from headrace.runtime.world import World
+    from headrace.simulation.host import Host
+    from headrace.storage.log import PartitionLog
+
+NAME = TopicPartition("orders", LOG_ID.partition)
+ABORTED = [(7, 0, 1), (7, 2, 3)]
+EPOCHS_FILE = f"{DIRECTORY}/{layout.EPOCHS}"
+
+
+async def opened(world: World) -> tuple[LogStore, PartitionLog]:
+    store = LogStore(world, on_flushed=lambda _: None)
+    await store.start()
+    return store, await store.open_or_create(LOG_ID, NAME, SETTINGS)
+
+
+def aborted_files(world: World) -> list[bytes]:
+    names = [name for name in world.disk.list(DIRECTORY) if name.endswith(layout.ABORTED)]
+    return [world.disk.read_file(f"{DIRECTORY}/{name}") for name in names]
+
+
+async def after_a_crash(host: Host) -> tuple[LogStore, PartitionLog]:
+    """A log with aborted transactions of which no file tells: recovery has read them from the batches."""
+
+    async def first_life() -> None:
+        store, log = await opened(host.world)
+        for _ in ABORTED:
+            abort(log)
+        await store.flusher.flush([log])
+
+    await host.start(first_life(), "first life")
+    host.crash()
+    host.restart()
+    return await opened(host.world)
+
+
+def test_a_loop_that_would_wait_for_the_device_is_found_out() -> None:
+    async def main(universe: Universe) -> None:
+        disk, threads = universe.host("node").world.disk, universe.host("node").world.threads
+        waits = [partial(disk.replace_file, "vote", b"1"), partial(disk.sync_directory, ""), disk.sync_everything]
+        for wait in waits:
+            with pytest.raises(AssertionError, match="waits for the device, on the loop"):
+                wait()
+            await threads.run(wait)
+            with pytest.raises(AssertionError, match="waits for the device, on the loop"):
+                wait()
+
+    run(main, seed=1)
+
+
+def test_a_checkpoint_writes_what_has_to_be_written_anew_in_a_thread() -> None:
+    async def main(universe: Universe) -> None:
+        host = universe.host("node")
+        store, log = await after_a_crash(host)
+        assert aborted_files(host.world) == []
+        await store.write_checkpoints()
+        assert [len(content) for content in aborted_files(host.world)] == [68]
+        assert host.world.disk.exists(EPOCHS_FILE)
+        abort(log)
+        await store.flusher.flush([log])
+        await store.write_checkpoints()
+        assert sum(map(len, aborted_files(host.world))) == 102, "what came later was added"
+
+    run(main, seed=1)
+
+
+def test_what_is_aborted_while_the_thread_writes_is_not_forgotten() -> None:
+    async def main(universe: Universe) -> None:
+        host = universe.host("node")
+        store, log = await after_a_crash(host)
+        checkpoint = asyncio.get_running_loop().create_task(store.write_checkpoints())
+        await asyncio.sleep(0)
+        abort(log)
+        log.roll()
+        await checkpoint
+        await store.flusher.flush([log])
+        await store.write_checkpoints()
+        host.power_cut()
+        host.restart()
+        _, log = await opened(host.world)
+        assert aborted_in(log) == [*ABORTED, (7, 4, 5)]
+
+    run(main, seed=1)
+
+
+def test_no_recovery_point_passes_what_found_no_room() -> None:
+    async def main(universe: Universe) -> None:
+        host = universe.host("node")
+        store, log = await after_a_crash(host)
+        host.device.capacity_bytes = host.device.used_bytes
+        await store.write_checkpoints()
+        assert store.safe_offset(LOG_ID) == 0
+        with pytest.raises(Refusal, match="the disk is full"):
+            log.save_hints()
+        host.device.capacity_bytes = None
+        await store.write_checkpoints()
+        assert store.safe_offset(LOG_ID) == log.next_offset
+
+    run(main, seed=1)
+
+
+def test_a_clean_stop_waits_in_a_thread_too() -> None:
+    async def main(universe: Universe) -> None:
+        host = universe.host("node")
+        store, log = await after_a_crash(host)
+        append(log, batch_at(log.next_offset, epoch=4))
+        await store.close()
+        assert [len(content) for content in aborted_files(host.world)] == [68]
+        assert host.world.disk.exists(EPOCHS_FILE)
+
+    run(main, seed=1)
+
+
+def test_a_log_is_marked_as_the_copy_of_a_compacted_one_in_a_thread() -> None:
+    async def main(universe: Universe) -> None:
+        host = universe.host("node")
+        store, log = await opened(host.world)
+        assert not log.may_have_gaps
+        await store.swaps.expect_gaps(log)
+        assert log.may_have_gaps
+        assert host.world.disk.exists(f"{DIRECTORY}/{layout.COMPACTED}")
+
+    run(main, seed=1)
