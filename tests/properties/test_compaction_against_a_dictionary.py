@@ -24,7 +24,7 @@ from headrace.wire.batches import Codec, place, read_header
 from headrace.wire.control import Marker, encode_marker
 from headrace.wire.records import encode_batch
 from tests.unit.storage.compacted_logs import compact, flush, held, read_committed, stable_offset, values_of
-from tests.unit.storage.small_logs import FIRST_MS, LOG_ID
+from tests.unit.storage.small_logs import FIRST_MS, LOG_ID, end_if_cut
 
 if TYPE_CHECKING:
     from headrace.storage.log import PartitionLog
@@ -199,10 +199,9 @@ class CompactedLog(RuleBasedStateMachine):
     def cut(self, place: float) -> None:
         """What is committed is never cut."""
         end = self.high_watermark + round(place * (self.log.next_offset - self.high_watermark))
-        end = self.log.end_if_cut(end)
+        end = end_if_cut(self.log, end)
         self.recovery_point = min(self.recovery_point, end)
         self.log.truncate(end)
-        self.log.sync_cut(self.log.cut_files)
         self._forget_beyond(self.log.next_offset)
 
     def _forget_beyond(self, end_offset: int) -> None:

@@ -22,7 +22,7 @@ from headrace.storage.handles import Handles
 from headrace.storage.recovery import create_log, open_log
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches import BatchHeader, read_header
-from tests.unit.storage.small_logs import FIRST_MS, LOG_ID, batch_at
+from tests.unit.storage.small_logs import FIRST_MS, LOG_ID, batch_at, end_if_cut
 
 if TYPE_CHECKING:
     from headrace.model.names import Epoch, Offset
@@ -123,9 +123,8 @@ class LogAgainstAList(RuleBasedStateMachine):
     def truncate(self, place: float) -> None:
         first = self.log.start_offset
         offset = first + round(place * (self.log.next_offset - first))
-        self.recovery_point = min(self.recovery_point, self.log.end_if_cut(offset))
+        self.recovery_point = min(self.recovery_point, end_if_cut(self.log, offset))
         self.log.truncate(offset)
-        self.log.sync_cut(self.log.cut_files)
         self.start_offset = self.stored_start = self.log.start_offset
         self.batches = [(header, batch) for header, batch in self.batches if header.next_offset <= offset]
         self.flushed_offset = min(self.flushed_offset, self.log.next_offset)

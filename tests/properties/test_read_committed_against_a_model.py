@@ -24,7 +24,7 @@ from headrace.storage.settings import LogSettings
 from headrace.wire.batches import read_header
 from headrace.wire.control import decode_marker
 from tests.unit.broker.small_partitions import LATEST_EPOCH, SmallPartition, batch_of
-from tests.unit.storage.small_logs import LOG_ID
+from tests.unit.storage.small_logs import LOG_ID, end_if_cut
 
 if TYPE_CHECKING:
     from headrace.broker.partition import Partition
@@ -200,9 +200,8 @@ class ReadCommitted(RuleBasedStateMachine):
         """As a follower does that was ahead of its leader. It serves again, as the leader, afterwards."""
         safe = self.partition.high_watermark
         offset = safe + round(place * (self.log.next_offset - safe))
-        self.recovery_point = min(self.recovery_point, self.log.end_if_cut(offset))
+        self.recovery_point = min(self.recovery_point, end_if_cut(self.log, offset))
         self.log.truncate(offset)
-        self.log.sync_cut(self.log.cut_files)
         self._lost_after(self.log.next_offset)
         self.start_offset = self.log.start_offset
         self._serve(self.log)

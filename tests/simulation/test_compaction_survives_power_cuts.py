@@ -26,6 +26,7 @@ from headrace.storage.compaction.workers import InThread
 from headrace.storage.store import LogStore
 from headrace.wire.records import encode_batch
 from tests.unit.storage.compacted_logs import held
+from tests.unit.storage.small_logs import end_if_cut
 
 if TYPE_CHECKING:
     from random import Random
@@ -148,7 +149,7 @@ async def _act(store: LogStore, partition: Partition, random: Random, ledger: Le
         case 2 if partition.high_watermark < log.next_offset:
             epoch = partition.replica.leader_epoch
             partition.follow(Epoch(epoch + 1), OTHER, [NODE, OTHER])
-            end = log.end_if_cut(random.randint(partition.high_watermark, log.next_offset))
+            end = end_if_cut(log, random.randint(partition.high_watermark, log.next_offset))
             ledger.flushed[log.log_id] = min(ledger.flushed[log.log_id], end)
             ledger.cutting_to[log.log_id] = end
             await store.truncate(log, end, on_cut=partition.was_cut)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SEEDS = range(8)
 ROOMY = replace(SETTINGS, segment_bytes=1 << 20, retention_ms=1000)
 """A cut then leaves a segment that it has cut in the middle."""
+SMALL = replace(ROOMY, segment_bytes=1500)
 CUT, END = 21, 30
 
 
@@ -64,9 +65,9 @@ def expire(log: PartitionLog) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("go_on", [roll, expire])
-def test_a_cut_is_synced_where_it_was_made_although_the_log_has_rolled(
-    go_on: Callable[[PartitionLog], None], seed: int
-) -> None:
+def test_nothing_is_added_or_expires_while_a_cut_is_made(go_on: Callable[[PartitionLog], None], seed: int) -> None:
+    """A new segment could have the name of one whose files are about to be removed."""
+
     async def cut(world: World) -> None:
         store, log = await opened(world, ROOMY)
         await write(store, log, 40)
@@ -74,15 +75,43 @@ def test_a_cut_is_synced_where_it_was_made_although_the_log_has_rolled(
         await store.write_checkpoints()
 
         def on_cut() -> None:
-            """The next turn of the loop comes before the thread that syncs the cut."""
+            """The next turn of the loop comes before the thread that cuts the files."""
             asyncio.get_running_loop().call_soon(go_on, log)
 
         await store.truncate(log, CUT, on_cut)
+        assert [segment.base_offset for segment in log.segments] == [0]
+        go_on(log)
         assert log.segments[-1].base_offset == CUT
         await write(store, log, END, epoch=1)
 
     async def check(world: World) -> None:
         _, log = await opened(world, ROOMY)
+        held = [(header.base_offset, header.leader_epoch) for header in read_all(log)]
+        assert held == [(offset, int(offset >= CUT)) for offset in range(log.start_offset, END)]
+
+    live_twice(cut, check, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("go_on", [roll, expire])
+def test_a_log_that_changes_while_the_place_is_looked_for_is_searched_again(
+    go_on: Callable[[PartitionLog], None], seed: int
+) -> None:
+    async def cut(world: World) -> None:
+        store, log = await opened(world, SMALL)
+        await write(store, log, 40)
+        log.high_watermark = CUT
+        cutting = asyncio.get_running_loop().create_task(store.truncate(log, CUT))
+        await asyncio.sleep(0)
+        before = log.segments
+        go_on(log)
+        assert log.segments != before
+        await cutting
+        assert log.next_offset == CUT
+        await write(store, log, END, epoch=1)
+
+    async def check(world: World) -> None:
+        _, log = await opened(world, SMALL)
         held = [(header.base_offset, header.leader_epoch) for header in read_all(log)]
         assert held == [(offset, int(offset >= CUT)) for offset in range(log.start_offset, END)]
 

@@ -13,7 +13,7 @@ from headrace.simulation.universe import Universe, run
 from headrace.storage.settings import LogSettings
 from headrace.storage.store import LogStore
 from headrace.wire.batches import read_header
-from tests.unit.storage.small_logs import FIRST_MS, append, batch_at, headers_in
+from tests.unit.storage.small_logs import FIRST_MS, append, batch_at, end_if_cut, headers_in
 
 if TYPE_CHECKING:
     from random import Random
@@ -102,7 +102,7 @@ async def act(world: World, store: LogStore, log: PartitionLog, random: Random, 
             await store.remove_garbage()
         case 3:
             end_offset = random.randint(max(log.start_offset, log.next_offset - 5), log.next_offset)
-            ledger.flushed[log.log_id] = min(ledger.flushed[log.log_id], log.end_if_cut(end_offset))
+            ledger.flushed[log.log_id] = min(ledger.flushed[log.log_id], end_if_cut(log, end_offset))
             if end_offset < log.next_offset:
                 await cut(store, log, end_offset, ledger)
         case 4:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from headrace.runtime.disk import Disk, File
     from headrace.storage.aborted import AbortedIndex
     from headrace.storage.handles import Handles
-    from headrace.storage.places import Places
     from headrace.wire.batches import Buffer
 
 
@@ -125,52 +124,39 @@ class Chain:
         self.active = segment
 
     def discard(self, segment: Segment) -> None:
-        """Remove a segment's files. Slices that still hold one can tell that its bytes no longer count."""
-        if segment.file is not None:
-            segment.file.generation += 1
-        self._handles.close(segment)
+        """Remove a segment's files."""
+        self._retire(segment)
         for path in segment.paths:
             self._disk.remove(path)
 
+    def _retire(self, segment: Segment) -> None:
+        """Slices that still hold its file can tell that its bytes no longer count."""
+        if segment.file is not None:
+            segment.file.generation += 1
+        self._handles.close(segment)
+
     # Cutting
 
-    def start_again_at(self, offset: int) -> None:
-        """Drop everything, and go on in an empty segment."""
+    def start_again_at(self, offset: int) -> list[str]:
+        """Drop everything, and go on in an empty segment. Returns the files of what was dropped; the new one has none
+        yet."""
+        dropped: list[str] = []
         while self.segments:
-            self._drop_last()
-        try:
-            self.active = self.create(offset)
-        except Refusal as refusal:  # whoever is refused takes it that nothing has changed
-            raise DiskFailure(f"{self._directory} is cut, and cannot begin again: {refusal.message}") from refusal
+            dropped += self._drop_last()
+        self.active = Segment(self._directory, offset)
+        self.active.begin_indexes()
         self.segments.append(self.active)
+        return dropped
 
-    def check_cut(self, end_offset: int) -> None:
-        """Raises Refusal if the file to be cut cannot be opened now. To be asked before anything has changed."""
-        self._handles.file(self._last_before(end_offset))
-
-    def _last_before(self, offset: int) -> Segment:
-        return next(segment for segment in reversed(self.segments) if segment.base_offset < offset)
-
-    def cut_at(self, end_offset: int, places: Places, index_interval_bytes: int) -> None:
-        """Cut at a boundary between batches. The segment that ends there is active from now on."""
-        segment = self._last_before(end_offset)
-        found = places.locate(segment, end_offset)
-        while self.active is not segment:
-            self._drop_last()
-        self._forget(segment)
-        self.aborted_of(len(self.segments) - 1, end_offset)
-        segment.cut_aborted(self._disk, end_offset)
-        self._handles.forget_index(segment)
-        segment.is_sealed = False
-        file = self._handles.file(segment)
-        if found is not None:
-            segment.size, _ = found
-            segment.synced_size = min(segment.synced_size, segment.size)
-            try:
-                file.truncate(segment.size)
-            except OSError as error:
-                raise DiskFailure(f"the disk refused to cut {segment.log_path}: {error}") from error
-        segment.rebuild_indexes(file, index_interval_bytes)
+    def cut_to(self, last: Segment, remade: Segment) -> list[str]:
+        """`last` is active from now on, as it was made anew. Returns the files of what was dropped, newest first."""
+        dropped: list[str] = []
+        while self.active is not last:
+            dropped += self._drop_last()
+        self._forget(last)
+        self._handles.forget_index(last)
+        last.end_as(remade)
+        return dropped
 
     def replace(self, number: int, count: int, cleaned: Sequence[Segment]) -> None:
         """Cleaned segments take the place of `count` sealed ones. Who reads the old files reads on."""
@@ -186,12 +172,14 @@ class Chain:
         self._handles.close(segment)
         return segment
 
-    def _drop_last(self) -> None:
+    def _drop_last(self) -> tuple[str, ...]:
+        """Its files stay."""
         dropped = self.segments.pop()
         self._forget(dropped)
-        self.discard(dropped)
+        self._retire(dropped)
         if self.segments:
             self.active = self.segments[-1]
+        return dropped.paths
 
     def _forget(self, segment: Segment) -> None:
         """The segment goes, or is active again: it is no longer one of those that wait for something."""

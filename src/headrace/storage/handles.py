@@ -25,6 +25,13 @@ REFUSALS_PER_SEARCH = 64  # a fetch of thousands of partitions must not search t
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
+def no_descriptor(path: str) -> Refusal:
+    return Refusal(
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        f"{path} cannot be opened: the node has no file descriptor left; raise its limit (ulimit -n)",
+    )
+
+
 class Handles:
     """Open files and loaded indexes, each in the order of their last use. Belongs to the event loop."""
 
@@ -62,10 +69,7 @@ class Handles:
                 if error.errno not in NO_DESCRIPTORS:
                     raise
                 if not self._close_one() and not self._close_one_at_any_price():
-                    raise Refusal(
-                        ErrorCode.KAFKA_STORAGE_ERROR,
-                        f"{path} cannot be opened: the node has no file descriptor left; raise its limit (ulimit -n)",
-                    ) from error
+                    raise no_descriptor(path) from error
 
     def has_room(self, segment: Segment) -> bool:
         """False if the segment's file could be opened only beyond the limit: all the open ones are in use.

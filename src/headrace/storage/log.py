@@ -1,8 +1,8 @@
 """A partition's log: batches in segments, appended at the end, read anywhere, dropped at the front.
 
 It knows where bytes are, not what they mean to clients: offsets and epochs are assigned before a batch comes here, and
-the high watermark is set by the replica's mind. Everything but the lookups by time belongs to the event loop and, but
-for a lost index or a truncation, takes microseconds.
+the high watermark is set by the replica's mind. Everything but the lookups by time and `truncate` belongs to the event
+loop and, but for a lost index, takes microseconds.
 """
 
 from __future__ import annotations
@@ -18,15 +18,11 @@ from headrace.storage import checkpoints, layout, lookups, rolling
 from headrace.storage.chain import Chain
 from headrace.storage.compaction.choice import SealedSegment
 from headrace.storage.compaction.swap import take_place
+from headrace.storage.cutting import CutFiles, CutSearch
 from headrace.storage.damage import DamagedLog, KnownDamage
 from headrace.storage.flush import FlushTicket
 from headrace.storage.places import Places
-from headrace.storage.producers import (
-    drop_snapshots_beyond,
-    prune_snapshots,
-    replay_producers,
-    save_snapshot,
-)
+from headrace.storage.producers import prune_snapshots, save_snapshot
 from headrace.storage.scan import header_at
 from headrace.storage.segment import Segment
 from headrace.storage.segment_check import SegmentSpan
@@ -43,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.storage.aborted import AbortedTransaction
     from headrace.storage.compaction.choice import Mark
     from headrace.storage.compaction.job import CleanedRun
+    from headrace.storage.cutting import FoundCut
     from headrace.storage.epochs import LeaderEpochs
     from headrace.storage.handles import Handles
     from headrace.storage.lookups import FoundRecord
@@ -61,6 +58,7 @@ class PartitionLog:
         "_failure",
         "_garbage",
         "_handles",
+        "_is_being_cut",
         "_places",
         "_saved_epoch_changes",
         "_snapshot_offset",
@@ -121,6 +119,7 @@ class PartitionLog:
         self.is_closed = False
         self._handles = handles
         self._failure: DiskFailure | None = None
+        self._is_being_cut = False
         self._chain = Chain(self.directory, handles, segments)
         # Creating or opening it may have changed what is in there.
         self._unsynced_directories: tuple[str, ...] = (self.directory, layout.TOPICS, "")
@@ -191,6 +190,7 @@ class PartitionLog:
         """
         if self._failure is not None:
             raise self._failure
+        assert not self._is_being_cut, "a batch would be written to a file that is still being cut"
         assert headers[0].base_offset >= self.next_offset, "a batch would be written below the end of its log"
         size = 0
         newest_timestamp = -1
@@ -267,8 +267,8 @@ class PartitionLog:
     # Rolling
 
     def roll(self) -> None:
-        """Seal the active segment, if there is anything in it, and go on in a new one."""
-        if self._chain.active.size:
+        """Seal the active segment, if there is anything in it, and go on in a new one. Not while it is cut."""
+        if self._chain.active.size and not self._is_being_cut:
             self._go_on_in(self._chain.create(self.next_offset))
 
     def _roll_if_possible(self) -> bool:
@@ -390,50 +390,81 @@ class PartitionLog:
 
     # Cutting
 
-    def end_if_cut(self, offset: int) -> int:
-        """Where the log would end after `truncate(offset)`: batches are cut whole.
-
-        After a gap it ends with the batch before it: a start knows of no end but that, and our leader may still have
-        what is missing here.
-        """
-        if offset >= self.next_offset:
-            return self.next_offset
-        segment = self._chain.segments[self._chain.number_of(offset)]
-        found = self._places.locate(segment, offset)
-        end_offset = offset if found is None else min(offset, found[1].base_offset)
-        return self._places.end_before(segment, end_offset) if self.may_have_gaps else end_offset
-
     def truncate(self, offset: int) -> None:
-        """Remove every batch that ends at or after `offset`. Producer states are read again, which may take a while."""
-        if offset >= self.next_offset:
+        """Remove every batch that ends at or after `offset`, at once. This reads, and waits for the device: for a log
+        that is in use, see `LogStore.truncate`."""
+        search = self.begin_cut(offset)
+        if search is None:
             return
-        end_offset = self.end_if_cut(offset)
-        is_emptied = end_offset <= self.start_offset
-        if is_emptied:
-            end_offset = min(offset, self.start_offset)
-        else:
-            self._chain.check_cut(end_offset)
-        names = self.disk.list(self.directory)
-        remembered = replay_producers(self.disk, self.directory, names, self._chain.segments, end_offset)
-        drop_snapshots_beyond(self.disk, self.directory, names, end_offset)
-        self.producers.reset(remembered.producers.entries())  # the same object: others hold it
-        self.cuts += 1
-        self._places.forget()
-        self._unsynced_directories = self._unsynced_directories or (self.directory,)
+        files = self.apply_cut(search.find())
+        assert files is not None, "a log has changed while nobody else could"
+        try:
+            files.write()
+        finally:
+            self.finish_cut(files)
+
+    def begin_cut(self, offset: int) -> CutSearch | None:
+        """The first step of a cut; None if the log ends by `offset`."""
+        if offset >= self.next_offset:
+            return None
+        return CutSearch(
+            self.disk,
+            self.directory,
+            self.segments,
+            self.start_offset,
+            offset,
+            self.may_have_gaps,
+            self.settings.index_interval_bytes,
+        )
+
+    def apply_cut(self, found: FoundCut) -> CutFiles | None:
+        """The log ends there from now on. None, and nothing has changed, if it is not as it was when the search began.
+
+        Until `finish_cut` nothing is appended, and no segment is added or expires: its files are not what they seem.
+        """
+        if not self.is_as_in(found.search):
+            return None
+        file = None if found.last is None else self._handles.file(found.last.segment)  # before anything has changed
+        is_aborted_too_long = False
         with self._upheaval():
-            if is_emptied:
-                self._chain.start_again_at(end_offset)
+            if found.last is None:
+                dropped = self._chain.start_again_at(found.end_offset)
                 reused = self._chain.active.paths
                 self._garbage = [path for path in self._garbage if path not in reused]
             else:
-                self._chain.cut_at(end_offset, self._places, self.settings.index_interval_bytes)
+                dropped = self._chain.cut_to(*found.last)
+                is_aborted_too_long = found.last.segment.drop_saved_aborted()
+        if file is not None:
+            file.lease()
+            file.generation += 1
+        self._end_at(found)
+        self._is_being_cut = True
+        return CutFiles(found, dropped, file, self._chain.active, is_aborted_too_long)
+
+    def is_as_in(self, search: CutSearch) -> bool:
+        """False once a segment was added, has expired or was compacted."""
+        return (search.segments, search.start_offset) == (self.segments, self.start_offset)
+
+    def _end_at(self, found: FoundCut) -> None:
+        end_offset = found.end_offset
+        self.producers.reset(found.producers.entries())  # the same object: others hold it
+        self.cuts += 1
+        self._places.forget()
+        self._unsynced_directories = self._unsynced_directories or (self.directory,)
         self.next_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.start_offset = min(self.start_offset, end_offset)
         self.epochs.truncate_end(end_offset)
         self._snapshot_offset = NO_SNAPSHOT  # the one that it was may have gone with a segment
-        self._save_producers(end_offset)
+
+    def finish_cut(self, files: CutFiles) -> None:
+        """Its files are as the log says, and on the device; or the disk has failed."""
+        if files.file is not None:
+            files.file.release()
+        if files.has_snapshot:
+            self._snapshot_offset = files.found.end_offset
+        self._is_being_cut = False
 
     @contextmanager
     def _upheaval(self) -> Iterator[None]:
@@ -458,6 +489,8 @@ class PartitionLog:
         """
         chain = self._chain
         removed: list[int] = []
+        if self._is_being_cut:
+            return removed
         while self._is_expired(chain.segments[0], now_ms):
             if len(chain.segments) == 1 and not self._roll_if_possible():
                 break
@@ -595,30 +628,6 @@ class PartitionLog:
             return
         self._chain.forget_flushed()
         self.flushed_offset = max(self.flushed_offset, ticket.target_offset)
-
-    @property
-    def cut_files(self) -> tuple[str, ...]:
-        """Right after a truncation: what it has changed."""
-        active = self._chain.active
-        snapshot = () if self._snapshot_offset != self.next_offset else (layout.SNAPSHOT,)
-        return (active.log_path, *(layout.stem(self.directory, self.next_offset) + ending for ending in snapshot))
-
-    def sync_cut(self, cut_files: Sequence[str]) -> None:
-        """Make a truncation durable, in a thread and before anything is appended. Else a power cut could mix the bytes
-        that were cut off with those that are written in their place.
-
-        `cut_files` were asked for when it was made: meanwhile the log may have gone on in another segment.
-        """
-        try:
-            for path in cut_files:
-                file = self.disk.open(path)
-                try:
-                    file.sync()
-                finally:
-                    file.close()
-            self.disk.sync_directory(self.directory)
-        except OSError as error:
-            raise DiskFailure(f"the disk failed to sync {self.directory}: {error}") from error
 
     # Saving what can be rebuilt, and closing
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.storage.scan import headers_from
-from headrace.storage.segment import REBUILD_HOP_BYTES, BadIndex
+from headrace.storage.segment import BadIndex
 
 if TYPE_CHECKING:
     from headrace.storage.handles import Handles
@@ -55,16 +54,6 @@ class Places:
         except BadIndex:
             self._rebuild(segment)
             return segment.locate(file, offset)
-
-    def end_before(self, segment: Segment, offset: int) -> int:
-        """Where the last batch ends (exclusive) that does so by `offset`. Reads the segment from its beginning."""
-        end_offset = segment.base_offset
-        file = self._handles.file(segment)
-        for _, header in headers_from(file, segment.log_path, 0, segment.size, REBUILD_HOP_BYTES):
-            if header.next_offset > offset:
-                break
-            end_offset = header.next_offset
-        return end_offset
 
     def boundary_by(self, segment: Segment, start: int, limit: int) -> tuple[int, int]:
         """The end of a run of whole batches from `start`, not past `limit`, and the offset of what follows."""

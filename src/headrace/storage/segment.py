@@ -273,12 +273,24 @@ class Segment:
         made.begin_indexes()
         for _, header in headers_from(file, self.log_path, 0, self.size, REBUILD_HOP_BYTES):
             made.note((header,), interval_bytes)
+        self._take_indexes(made)
+
+    def _take_indexes(self, made: Segment) -> None:
+        """Those that were made anew from the batches; there are no files of them."""
         assert made.max_timestamp is not None
         self.index, self.time_index = made.index, made.time_index
         self.indexed_position = made.indexed_position
         self.saved_entries = self.saved_time_entries = NO_FILE
         self.first_timestamp = made.first_timestamp
         self._set_newest(made.max_timestamp, made.max_timestamp_offset)
+
+    def end_as(self, remade: Segment) -> None:
+        """Its end was cut off, and it is written to again."""
+        self.size = remade.size
+        self.synced_size = min(self.synced_size, self.size)
+        self.is_sealed = False
+        self._take_indexes(remade)
+        self.aborted, self.saved_aborted = remade.aborted, remade.saved_aborted
 
     def finish_time_index(self) -> None:
         """The last entry of a time index names the largest timestamp of the whole segment."""
@@ -351,9 +363,16 @@ class Segment:
         """Forget markers at or after `end_offset`, in the file too; the index is loaded."""
         assert self.aborted is not None
         self.aborted.cut(end_offset)
-        if len(self.aborted) < self.saved_aborted:
+        if self.drop_saved_aborted():
+            cut_file(disk, self.aborted_path, self.saved_aborted * ABORTED_ENTRY_BYTES)
+
+    def drop_saved_aborted(self) -> bool:
+        """After a cut: whether the file holds more than the index, and is to be cut as well."""
+        assert self.aborted is not None
+        is_too_long = len(self.aborted) < self.saved_aborted
+        if is_too_long:
             self.saved_aborted = len(self.aborted)
-            _cut_file(disk, self.aborted_path, self.saved_aborted * ABORTED_ENTRY_BYTES)
+        return is_too_long
 
     def cut_indexes(self, offset: int) -> None:
         """Forget entries at or after `offset`; what is left is still true."""
@@ -383,7 +402,7 @@ def _save(disk: Disk, path: str, index: OffsetIndex | TimeIndex, saved: int, ent
     return True
 
 
-def _cut_file(disk: Disk, path: str, size: int) -> None:
+def cut_file(disk: Disk, path: str, size: int) -> None:
     try:
         file = disk.open(path)
     except FileNotFoundError:

@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.runtime.tasks import Breather, outlast
 from headrace.runtime.threads import GENERAL_WORKERS
 from headrace.storage import checkpoints, layout
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.model.names import LogId, TopicPartition
     from headrace.runtime.disk import Disk
     from headrace.runtime.world import World
+    from headrace.storage.cutting import FoundCut
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
     from headrace.storage.settings import LogSettings
@@ -301,17 +302,35 @@ class LogStore:
 
         Nothing may be written to the log until this returns. `on_cut` is called in the moment that it ends elsewhere.
         """
-        async with self.swaps.rewriting, self._checkpointing:
-            await self.swaps.settle_held(log)
-            end_offset = log.end_if_cut(offset)
-            await self.swaps.lower_mark(log, end_offset)
-            if not await self._lower(log.log_id, end_offset, min(log.start_offset, offset)):
-                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be truncated safely")
-            log.truncate(offset)
-            sync = partial(log.sync_cut, log.cut_files)
-            if on_cut is not None:
-                on_cut()
-            await self._work.run(sync, lane=LANE)
+        while (found := await self._find_cut(log, offset)) is not None:
+            async with self.swaps.rewriting, self._checkpointing:
+                await self.swaps.settle_held(log)
+                await self._cut(log, found, on_cut)
+
+    async def _find_cut(self, log: PartitionLog, offset: int) -> FoundCut | None:
+        """None if there is nothing to cut off. Without a lock: it may read for seconds."""
+        while (search := log.begin_cut(offset)) is not None:
+            try:
+                return await self._work.run(search.find)
+            except (DamagedLog, DiskFailure):
+                if log.is_as_in(search):  # otherwise what it was about to read is gone, or another
+                    raise
+        return None
+
+    async def _cut(self, log: PartitionLog, found: FoundCut, on_cut: Callable[[], None] | None) -> None:
+        await self.swaps.lower_mark(log, found.end_offset)
+        start_offset = min(log.start_offset, found.search.offset)
+        if not await self._lower(log.log_id, found.end_offset, start_offset):
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be truncated safely")
+        files = log.apply_cut(found)
+        if files is None:
+            return  # it has changed, and is searched again
+        if on_cut is not None:
+            on_cut()
+        try:
+            await self._work.run(files.write, lane=LANE)
+        finally:
+            log.finish_cut(files)
 
     async def _lower(self, log_id: LogId, end_offset: int, start_offset: int) -> bool:
         is_safe = self._points.of(log_id) <= end_offset

@@ -89,6 +89,12 @@ def reopened(log: PartitionLog, *, recovery_point: int | None = None, is_clean: 
     return opened
 
 
+def end_if_cut(log: PartitionLog, offset: int) -> int:
+    """Where the log would end after `truncate(offset)`."""
+    search = log.begin_cut(offset)
+    return log.next_offset if search is None else search.find().end_offset
+
+
 def read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20, end_offset: int | None = None) -> list[BatchHeader]:
     """The batches of one read."""
     end = log.next_offset if end_offset is None else end_offset

@@ -37,7 +37,17 @@ from headrace.wire.batches import seal as seal_batch
 from headrace.wire.control import Marker
 from headrace.wire.records import Record, encode_batch
 from tests.unit.storage.compacted_logs import PLENTY, compact, flush, held, mark_gaps, read_committed, values_of
-from tests.unit.storage.small_logs import DIRECTORY, FIRST_MS, LOG_ID, append, marker_at, new_log, read_all, reopened
+from tests.unit.storage.small_logs import (
+    DIRECTORY,
+    FIRST_MS,
+    LOG_ID,
+    append,
+    end_if_cut,
+    marker_at,
+    new_log,
+    read_all,
+    reopened,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -352,7 +362,7 @@ def test_small_segments_become_one(simulated: SimulatedDisk) -> None:
     assert count > 10
     assert len(log.segments) <= 3
     assert offsets_in(log) == [199]
-    assert log.end_if_cut(200) == 200
+    assert end_if_cut(log, 200) == 200
 
 
 def test_what_outgrows_its_segment_goes_on_in_another(simulated: SimulatedDisk) -> None:

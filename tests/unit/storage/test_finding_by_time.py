@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.simulation.device import Device
     from headrace.simulation.disk import SimulatedDisk
     from headrace.storage.log import PartitionLog
-    from headrace.storage.places import Places
+    from headrace.storage.segment import Segment
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.LZ4])
@@ -148,7 +148,7 @@ def test_a_lookup_that_begins_in_the_middle_of_a_cut_does_not_take_it_for_damage
     found: list[object] = []
     looks = 0
     has_looked, is_cut = threading.Event(), threading.Event()
-    honest_open, honest_cut = SystemDisk.open, Chain.cut_at
+    honest_open, honest_cut = SystemDisk.open, Chain.cut_to
 
     def look() -> None:
         try:
@@ -166,16 +166,17 @@ def test_a_lookup_that_begins_in_the_middle_of_a_cut_does_not_take_it_for_damage
             is_cut.wait(30)
         return honest_open(disk, path, create=create)
 
-    def cut_under_a_lookup(chain: Chain, end_offset: int, places: Places, index_interval_bytes: int) -> None:
+    def cut_under_a_lookup(chain: Chain, last: Segment, remade: Segment) -> list[str]:
         thread.start()
         assert has_looked.wait(30)
-        honest_cut(chain, end_offset, places, index_interval_bytes)
+        dropped = honest_cut(chain, last, remade)
         is_cut.set()
         while looks < 2 and thread.is_alive():  # so that it has seen what there is in the middle
             time.sleep(0.001)
+        return dropped
 
     monkeypatch.setattr(SystemDisk, "open", open_when_cut)
-    monkeypatch.setattr(Chain, "cut_at", cut_under_a_lookup)
+    monkeypatch.setattr(Chain, "cut_to", cut_under_a_lookup)
     log.truncate(5)
     thread.join(30)
     assert found == [(FIRST_MS + 4, 4, 0)]

@@ -27,6 +27,7 @@ class Scene:
     def __init__(self, universe: Universe, log_count: int) -> None:
         host = universe.host("node")
         self.device: Device = host.device
+        self.world = host.world
         self.flushed: list[PartitionLog] = []
         self.flusher = Flusher(host.world, on_flushed=self.flushed.append)
         handles = Handles(host.world.disk)
@@ -191,7 +192,12 @@ def test_what_is_left_of_a_log_that_is_cut_during_a_round_is_flushed_too() -> No
         scene.flusher.want(log, is_urgent=True)
         while not scene.syncs:
             await asyncio.sleep(0.0001)
-        log.truncate(1)
+        search = log.begin_cut(1)
+        assert search is not None
+        files = log.apply_cut(search.find())
+        assert files is not None
+        await scene.world.threads.run(files.write, lane=LANE)
+        log.finish_cut(files)
         await asyncio.sleep(1)
         assert (log.flushed_offset, log.next_offset) == (1, 1)
         assert scene.flushed[-1] is log

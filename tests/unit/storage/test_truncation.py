@@ -8,7 +8,7 @@ import pytest
 from headrace.model.errors import Refusal
 from headrace.runtime.disk import SystemDisk
 from headrace.simulation.device import os_error
-from tests.unit.storage.small_logs import append, batch_at, log_of, new_log, read_all, reopened
+from tests.unit.storage.small_logs import append, batch_at, end_if_cut, log_of, new_log, read_all, reopened
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import SystemFile
@@ -37,7 +37,7 @@ def test_cutting_at_or_beyond_the_end_changes_nothing(disk: SystemDisk) -> None:
 def test_a_batch_is_cut_whole(disk: SystemDisk) -> None:
     log = new_log(disk)
     append(log, batch_at(0, count=4), batch_at(4, count=4))
-    assert log.end_if_cut(6) == 4
+    assert end_if_cut(log, 6) == 4
     log.truncate(6)
     assert log.next_offset == 4
 

@@ -1,0 +1,195 @@
+"""Cutting off the end of a log, in three steps, so that a large segment or a busy disk holds nobody up.
+
+1. `CutSearch.find`, in a thread: where the log will end, who its producers were there, and what its last segment will
+   be. That reads the headers of a whole segment, or of more.
+2. `PartitionLog.apply_cut`, on the loop: from this moment on the log ends there. Its files are still longer, but nobody
+   reads beyond what the log says.
+3. `CutFiles.write`, in a thread: the files follow, and that is on the device when it returns. Else a power cut could
+   mix the bytes that were cut off with those that are written in their place.
+
+Nothing may be written to the log from the first step to the end of the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.model.errors import DiskFailure
+from headrace.storage import layout
+from headrace.storage.aborted import ABORTED_ENTRY_BYTES, AbortedIndex
+from headrace.storage.handles import NO_DESCRIPTORS, no_descriptor
+from headrace.storage.producers import drop_snapshots_beyond, replay_aborted, replay_producers, save_snapshot
+from headrace.storage.scan import headers_from
+from headrace.storage.segment import NO_FILE, NO_SPACE, REBUILD_HOP_BYTES, BadIndex, Segment, cut_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.replication.producers import ProducerStates
+    from headrace.runtime.disk import Disk, File
+
+
+class Last(NamedTuple):
+    """The segment in which the log will end."""
+
+    segment: Segment
+    remade: Segment
+    """What it will be then: its size and its indexes."""
+
+
+class FoundCut(NamedTuple):
+    search: CutSearch
+    end_offset: int
+    last: Last | None
+    """None if nothing of the log stays."""
+    producers: ProducerStates
+    file_names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CutSearch:
+    """Everything from `offset` on is to go. Taken on the loop; works on files that it opens itself.
+
+    Compaction and retention go on meanwhile. Whoever sees that the log is another one by now has to search again.
+    """
+
+    disk: Disk
+    directory: str
+    segments: tuple[Segment, ...]
+    start_offset: int
+    offset: int
+    may_have_gaps: bool
+    index_interval_bytes: int
+
+    def find(self) -> FoundCut:
+        """Blocking; changes nothing. DamagedLog if the log cannot be read, Refusal if it cannot be opened now."""
+        try:
+            return self._find()
+        except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                raise no_descriptor(self.directory) from error
+            raise DiskFailure(f"the disk refused to read {self.directory}: {error}") from error
+
+    def _find(self) -> FoundCut:
+        names = self.disk.list(self.directory)
+        last: Last | None
+        end_offset, last = self._find_last()
+        if end_offset <= self.start_offset:
+            end_offset, last = min(self.offset, self.start_offset), None
+        else:
+            last.remade.aborted, last.remade.saved_aborted = self._aborted_in(last.segment, end_offset, names)
+        replayed = replay_producers(self.disk, self.directory, names, self.segments, end_offset)
+        return FoundCut(self, end_offset, last, replayed.producers, names)
+
+    def _find_last(self) -> tuple[int, Last]:
+        """Batches are cut whole. After a gap the log ends with the batch before it: a start knows of no end but that,
+        and our leader may still have what is missing here."""
+        at = next(segment for segment in reversed(self.segments) if self._begins_by(segment, self.offset))
+        remade, batches_end, cut_base = self._keep(at, self.offset)
+        end_offset = self.offset if cut_base is None else min(self.offset, cut_base)
+        if self.may_have_gaps:
+            end_offset = batches_end
+        if end_offset > at.base_offset or at is self.segments[0]:
+            return end_offset, Last(at, remade)
+        before = self.segments[self.segments.index(at) - 1]
+        return end_offset, Last(before, self._keep(before, end_offset)[0])
+
+    def _begins_by(self, segment: Segment, offset: int) -> bool:
+        return segment.base_offset <= offset or segment is self.segments[0]
+
+    def _keep(self, segment: Segment, offset: int) -> tuple[Segment, int, int | None]:
+        """What a segment is without the batches that end at or after `offset`; where those that stay end; and where the
+        first that goes begins, if one does."""
+        kept = Segment("", segment.base_offset)
+        kept.begin_indexes()
+        end_offset = segment.base_offset
+        file = self.disk.open(segment.log_path)
+        try:
+            for _, header in headers_from(file, segment.log_path, 0, segment.size, REBUILD_HOP_BYTES):
+                if header.last_offset >= offset:
+                    return kept, end_offset, header.base_offset
+                kept.note((header,), self.index_interval_bytes)
+                end_offset = header.next_offset
+        finally:
+            file.close()
+        return kept, end_offset, None
+
+    def _aborted_in(self, last: Segment, end_offset: int, names: Sequence[str]) -> tuple[AbortedIndex, int]:
+        """The index of its aborted transactions, and how many of them its file holds, or `NO_FILE` if that is wrong."""
+        copy = Segment(self.directory, last.base_offset)
+        if last.aborted is not None:
+            copy.aborted, copy.saved_aborted = AbortedIndex(last.aborted.encode()), last.saved_aborted
+        else:
+            copy.aborted = None
+            try:
+                copy.load_aborted(self.disk)
+            except BadIndex:  # the log is the truth
+                copy.aborted, copy.saved_aborted = AbortedIndex(), NO_FILE
+                until_last = self.segments[: self.segments.index(last) + 1]
+                where = (self.disk, self.directory, names, until_last)
+                for ended in replay_aborted(*where, last.base_offset, end_offset):
+                    copy.aborted.add(ended)
+        assert copy.aborted is not None
+        copy.aborted.cut(end_offset)
+        return copy.aborted, copy.saved_aborted
+
+
+@dataclass(slots=True)
+class CutFiles:
+    """What is left to do once the log ends where it was cut."""
+
+    found: FoundCut
+    dropped: Sequence[str]
+    """Files of segments that went as a whole."""
+    file: File | None
+    """Of the last segment, leased; None if there is none yet."""
+    active: Segment
+    is_aborted_too_long: bool
+    has_snapshot: bool = False
+
+    def write(self) -> None:
+        """Blocking."""
+        disk, directory = self.found.search.disk, self.found.search.directory
+        try:
+            drop_snapshots_beyond(disk, directory, self.found.file_names, self.found.end_offset)
+            for path in self.dropped:
+                disk.remove(path)
+            if self.is_aborted_too_long:
+                cut_file(disk, self.active.aborted_path, self.active.saved_aborted * ABORTED_ENTRY_BYTES)
+            self._end_log(disk)
+            self._save_producers(disk, directory)
+            disk.sync_directory(directory)
+        except OSError as error:
+            raise DiskFailure(f"the disk refused to cut {directory}: {error}") from error
+
+    def _end_log(self, disk: Disk) -> None:
+        file = self.file or self._begin_again(disk)
+        try:
+            if file.size() > self.active.size:
+                file.truncate(self.active.size)
+            file.sync()
+        finally:
+            if self.file is None:
+                file.close()
+
+    def _begin_again(self, disk: Disk) -> File:
+        try:
+            return disk.open(self.active.log_path, create=True)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            problem = "is cut, and cannot begin again: the disk is full; free some space, then start the node again"
+            raise DiskFailure(f"{self.found.search.directory} {problem}") from error
+
+    def _save_producers(self, disk: Disk, directory: str) -> None:
+        """A full disk is no trouble: an older snapshot has to do."""
+        end_offset = self.found.end_offset
+        if not save_snapshot(disk, directory, end_offset, self.found.producers):
+            return
+        snapshot = disk.open(layout.stem(directory, end_offset) + layout.SNAPSHOT)
+        try:
+            snapshot.sync()
+        finally:
+            snapshot.close()
+        self.has_snapshot = True
