@@ -7,11 +7,18 @@ out by `persist`; everything else is raised at once, with a sentence that says w
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, SOFTWARE_NAME, Connection
-from headrace.client.errors import ClientError, ClusterUnreachable, ConnectionLost, RequestTimedOut, refuse_unless_ok
+from headrace.client.errors import (
+    ClientError,
+    ClusterUnreachable,
+    ConnectionLost,
+    NeverReached,
+    RequestTimedOut,
+    refuse_unless_ok,
+)
 from headrace.client.view import ClusterView, Topic, parse_addresses, view_of
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NO_TOPIC_ID
@@ -40,6 +47,8 @@ class ClusterSettings:
     request_timeout_s: float = REQUEST_TIMEOUT_S
     retry_for_s: float = 30.0
     """How long passing trouble is ridden out; longer than a leader election takes."""
+    away_for_s: float | None = None
+    """How long nodes that do not answer are waited for, once the cluster was reached. None: as any passing trouble."""
     reach_for_s: float = 0.0
     """How long the first contact is tried. 0: every address once, so that a wrong address is told at once."""
     topic_wait_s: float = 0.0
@@ -63,6 +72,8 @@ class Cluster:
         self.entropy = entropy
         self.settings = settings or ClusterSettings()
         self.view = ClusterView()
+        self.waiting: dict[Patience, None] = {}
+        """Those who ride out trouble at the moment."""
         self._bootstrap = tuple(bootstrap)
         self._network = network
         self._connections: dict[tuple[Address, str], Connection] = {}
@@ -72,6 +83,8 @@ class Cluster:
         self._topics_asked = 0  # how many of them the request under way asks for
         self._lane_count = 0
         self._guide: Connection | None = None  # whom we ask what anybody knows
+        self._reached: dict[Address, None] = {}
+        self._out_of_touch: ClientError | None = None  # why nobody could be asked the last time
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -175,19 +188,19 @@ class Cluster:
         return await connection.request(message, answer)
 
     async def persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Repeat an attempt while what stops it may pass by itself, for `retry_for_s` at most."""
-        patience = Patience(self, self.settings.retry_for_s)
+        """Repeat an attempt while what stops it may pass by itself, for `ride_out_s` at most."""
         is_repeated = False
-        while True:
-            try:
-                if is_repeated:
-                    await self.refresh()
-                return await attempt()
-            except (ClientError, Refusal) as trouble:
-                if not self.may_pass(trouble):
-                    raise
-                await patience.wait_or_raise(trouble)
-            is_repeated = True
+        with Patience(self) as patience:
+            while True:
+                try:
+                    if is_repeated:
+                        await self.refresh()
+                    return await attempt()
+                except (ClientError, Refusal) as trouble:
+                    if not self.may_pass(trouble):
+                        raise
+                    await patience.wait_or_raise(trouble)
+                is_repeated = True
 
     def may_pass(self, trouble: Exception) -> bool:
         """True if trying again makes sense. A cluster that we never reached is more likely a wrong address."""
@@ -196,6 +209,30 @@ class Cluster:
         if isinstance(trouble, ClusterUnreachable):
             return bool(self.view.nodes)
         return isinstance(trouble, (ConnectionLost, RequestTimedOut))
+
+    def ride_out_s(self, trouble: Exception) -> float:
+        """How long trouble that may pass is ridden out."""
+        away_for_s = self.settings.away_for_s
+        return self.settings.retry_for_s if away_for_s is None or not self.is_absence(trouble) else away_for_s
+
+    def is_absence(self, trouble: Exception) -> bool:
+        """True if nodes do not answer that have been there. Others may be looked for in the wrong place.
+
+        With the whole cluster away it is all the same: those who come back say where everybody is.
+        """
+        if isinstance(trouble, NeverReached) and self._out_of_touch is None:
+            return False
+        return isinstance(trouble, ClientError) and bool(self.view.nodes)
+
+    def absence(self, for_s: float) -> Exception | None:
+        """What has kept somebody waiting for nodes for so long. That all of them are away says more than who is."""
+        since_s = self.clock.monotonic_s() - for_s
+        absences = [patience.absence for patience in self.waiting if patience.began_s <= since_s]
+        return next((self._out_of_touch or absence for absence in absences if absence is not None), None)
+
+    def hurry(self) -> None:
+        """From now on nodes that are away are waited for no longer than other trouble is ridden out."""
+        self.settings = replace(self.settings, away_for_s=None)
 
     # Connections.
 
@@ -244,7 +281,8 @@ class Cluster:
         except ConnectionLost as trouble:
             if node.address in self._bootstrap:
                 raise
-            raise ConnectionLost(_advertised_wrongly(node, trouble)) from trouble
+            kind = ConnectionLost if node.address in self._reached else NeverReached
+            raise kind(_advertised_wrongly(node, trouble)) from trouble
 
     def new_lane(self, purpose: str) -> str:
         """A name for connections that nobody else uses. Whoever waits long holds up what is asked behind it."""
@@ -288,12 +326,18 @@ class Cluster:
             request_timeout_s=settings.request_timeout_s,
         )
         self._connections[key] = connection
+        self._reached[connection.address] = None
         return connection
 
     # Metadata.
 
     async def _refresh(self) -> ClusterView:
-        self.view = await self._ask_metadata(list(self._topics))
+        try:
+            self.view = await self._ask_metadata(list(self._topics))
+        except ClientError as trouble:
+            self._out_of_touch = trouble
+            raise
+        self._out_of_touch = None
         now_s = self.clock.monotonic_s()
         for name in self.view.topics:
             self._topics[name] = now_s
@@ -307,16 +351,40 @@ class Cluster:
 
 
 class Patience:
-    """Waits between attempts, longer each time, until the time is up. Each attempt may have another node to ask."""
+    """Waits between attempts, longer each time, until the time is up. Each attempt may have another node to ask.
 
-    def __init__(self, cluster: Cluster, limit_s: float) -> None:
+    The time is `limit_s`, or, without it, what the cluster's settings say of the trouble. Then use it with `with`, or
+    call `over`: whoever waits for nodes is known to the cluster, which tells of it.
+    """
+
+    def __init__(self, cluster: Cluster, limit_s: float | None = None) -> None:
         self.limit_s = limit_s
+        self.began_s = cluster.clock.monotonic_s()
+        self.absence: Exception | None = None
+        """What is waited for, if it is nodes that do not answer."""
         self._cluster = cluster
-        self._deadline_s = cluster.clock.monotonic_s() + limit_s
         self._backoff_s = cluster.settings.backoff_first_s
 
+    def __enter__(self) -> Patience:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over()
+
+    def begin(self) -> None:
+        """The time counts from now on."""
+        self.began_s = self._cluster.clock.monotonic_s()
+
+    def over(self) -> None:
+        """Nothing is waited for any more."""
+        self._cluster.waiting.pop(self, None)
+
     async def wait_or_raise(self, trouble: Exception) -> None:
-        left_s = self._deadline_s - self._cluster.clock.monotonic_s()
+        limit_s = self.limit_s
+        if limit_s is None:
+            self._note(trouble)
+            limit_s = self._cluster.ride_out_s(trouble)
+        left_s = self.began_s + limit_s - self._cluster.clock.monotonic_s()
         if left_s <= 0:
             raise trouble
         self._cluster.ask_another()
@@ -324,6 +392,14 @@ class Patience:
         jitter = 0.8 + 0.4 * self._cluster.entropy.fraction()
         await asyncio.sleep(min(left_s, self._backoff_s * jitter))
         self._backoff_s = min(self._backoff_s * 2, self._cluster.settings.backoff_max_s)
+
+    def _note(self, trouble: Exception) -> None:
+        cluster = self._cluster
+        was_absence, is_absence = self.absence is not None, cluster.is_absence(trouble)
+        if was_absence and not is_absence and cluster.settings.away_for_s is not None:
+            self.begin()  # those who are back need time to find their places
+        self.absence = trouble if is_absence else None
+        cluster.waiting[self] = None
 
 
 def system_cluster(bootstrap: str, settings: ClusterSettings | None = None) -> Cluster:

@@ -52,24 +52,25 @@ class Coordinator:
         began: an answer may be long in coming, and that alone is no trouble. A Refusal that ends it has the trouble
         before it as its cause: an attempt whose answer was lost may have been served.
         """
-        patience: Patience | None = None
         earlier: Exception | None = None
-        while True:
-            try:
-                connection = await self.connection()
-                version = connection.version_for(type(message), versions)
-                answered = await connection.request(message, answer, version=version, timeout_s=timeout_s)
-                check(answered)
-            except (ClientError, Refusal) as trouble:
-                if isinstance(trouble, ClientError) or trouble.code in LOOK_FOR_ANOTHER:
-                    self._node_id = NO_NODE
-                if not self._cluster.may_pass(trouble):
-                    raise trouble from earlier
-                earlier = trouble
-                patience = patience or Patience(self._cluster, self._cluster.settings.retry_for_s)
-                await patience.wait_or_raise(trouble)
-            else:
-                return answered
+        with Patience(self._cluster) as patience:
+            while True:
+                try:
+                    connection = await self.connection()
+                    version = connection.version_for(type(message), versions)
+                    answered = await connection.request(message, answer, version=version, timeout_s=timeout_s)
+                    check(answered)
+                except (ClientError, Refusal) as trouble:
+                    if isinstance(trouble, ClientError) or trouble.code in LOOK_FOR_ANOTHER:
+                        self._node_id = NO_NODE
+                    if not self._cluster.may_pass(trouble):
+                        raise trouble from earlier
+                    if earlier is None:
+                        patience.begin()
+                    earlier = trouble
+                    await patience.wait_or_raise(trouble)
+                else:
+                    return answered
 
     async def connection(self) -> Connection:
         """To the coordinator, wherever it is."""

@@ -17,6 +17,10 @@ class NobodyListens(ConnectionLost):
     """The machine answers and says that nothing listens there: the node has ended, or has not started yet."""
 
 
+class NeverReached(ConnectionLost):
+    """A node is not where the cluster says, and has never been since we came: it may be down, or the address wrong."""
+
+
 class RequestTimedOut(ClientError):
     """No answer in time. The request may or may not have been served."""
 

@@ -68,13 +68,19 @@ class Fetcher:
         self._view = cluster.view
         self._session = FetchSession(isolation)
         self._has_room = asyncio.Event()
+        self._patience: Patience | None = None
 
     def wake(self) -> None:
         """A buffer has room, or a partition came to this node."""
         self._has_room.set()
 
     async def run(self) -> None:
-        patience: Patience | None = None
+        try:
+            await self._fetch_for_ever()
+        finally:
+            self._end_wait()
+
+    async def _fetch_for_ever(self) -> None:
         while True:
             if self._view is not self._cluster.view:  # whoever asked for it: what has moved from here is now elsewhere
                 self._view = self._cluster.view
@@ -82,36 +88,47 @@ class Fetcher:
             self._has_room.clear()
             wish = self._reading.wanted_from(self._node_id)
             if not wish.partitions:
+                if self._patience is not None:
+                    self._patience.over()  # others read what this node does not give
                 await self._has_room.wait()
                 continue
             try:
                 await self._fetch(wish)
-                patience = None
+                self._end_wait()
             except (ClientError, Refusal) as trouble:
                 self._session.reset()
                 if not self._cluster.may_pass(trouble):
                     self._reading.fetch_failed(self._node_id, trouble)
                     return
-                limit_s = self._ride_out_s(trouble)
-                if patience is None or patience.limit_s != limit_s:
-                    patience = Patience(self._cluster, limit_s)
-                if not await self._ride_out(patience, trouble):
+                if not await self._ride_out(trouble):
                     return
 
-    def _ride_out_s(self, trouble: Exception) -> float:
-        is_leaderless = isinstance(trouble, Refusal) and trouble.code is ErrorCode.LEADER_NOT_AVAILABLE
-        return math.inf if is_leaderless and self._waits_for_leaders else self._cluster.settings.retry_for_s
-
-    async def _ride_out(self, patience: Patience, trouble: Exception) -> bool:
+    async def _ride_out(self, trouble: Exception) -> bool:
         """Wait, and look where the partitions are now. False if it has lasted too long."""
+        limit_s = self._limit_s(trouble)
+        if self._patience is not None and self._patience.limit_s != limit_s:
+            self._end_wait()
+        if self._patience is None:
+            self._patience = Patience(self._cluster, limit_s)
         try:
-            await patience.wait_or_raise(trouble)
+            await self._patience.wait_or_raise(trouble)
         except (ClientError, Refusal) as final:
             self._reading.fetch_failed(self._node_id, final)
             return False
         with suppress(ClientError, Refusal):  # the next fetch meets the same trouble
             await self._cluster.refresh()
         return True
+
+    def _end_wait(self) -> None:
+        """The next trouble has its own time."""
+        if self._patience is not None:
+            self._patience.over()
+            self._patience = None
+
+    def _limit_s(self, trouble: Exception) -> float | None:
+        """None: as the cluster's settings say."""
+        is_leaderless = isinstance(trouble, Refusal) and trouble.code is ErrorCode.LEADER_NOT_AVAILABLE
+        return math.inf if is_leaderless and self._waits_for_leaders else None
 
     async def _fetch(self, wish: Wish) -> None:
         if self._node_id == NO_NODE:
