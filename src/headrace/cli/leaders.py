@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.cli.complaints import Complaint
@@ -37,9 +36,8 @@ class LeaderWatch:
         if now_s < self._look_due_s:
             return
         self._look_due_s = now_s + LOOK_S
-        if self._missing_since_s:
-            with suppress(ClientError, Refusal):  # whoever reads meets the same trouble, and tells
-                await self._cluster.refresh()
+        if self._missing_since_s and not await self._is_refreshed():
+            return  # nobody can say who leads what; whoever reads meets the same trouble, and tells
         self._missing_since_s = {
             name: self._missing_since_s.get(name, now_s) for name in names if is_leaderless(self._cluster, name)
         }
@@ -49,6 +47,13 @@ class LeaderWatch:
     def given_up(self) -> list[TopicPartition]:
         """Those that have had no leader for as long as a person waits."""
         return self._missing_for(RETRY_FOR_S)
+
+    async def _is_refreshed(self) -> bool:
+        try:
+            await self._cluster.refresh()
+        except (ClientError, Refusal):
+            return False
+        return True
 
     def _missing_for(self, duration_s: float) -> list[TopicPartition]:
         now_s = time.monotonic()

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.cli import leaders
 from headrace.cli.leaders import LeaderWatch
+from headrace.client.errors import ClusterUnreachable
 from headrace.model.names import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -65,3 +66,21 @@ def test_who_comes_back_to_another_member_is_none_of_ours(capsys: pytest.Capture
 
     asyncio.run(look())
     assert capsys.readouterr().err.count("no node that is alive leads orders-0") == 2
+
+
+def test_nobody_is_missed_while_nobody_can_say_who_leads(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster: Any = KnownCluster()
+    watch = LeaderWatch(cluster)
+
+    async def nobody_answers() -> None:
+        raise ClusterUnreachable("nobody")
+
+    async def look() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(leaders, "ELECTION_S", 60.0)
+            await watch.look([ORDERS])  # it has just lost its leader
+        cluster.refresh = nobody_answers
+        await watch.look([ORDERS])
+
+    asyncio.run(look())
+    assert not capsys.readouterr().err
