@@ -399,7 +399,8 @@ def test_a_healthy_cluster(headrace: Call, node: NodeProcess) -> None:
 
 
 def test_no_node_is_told_at_once_with_what_to_do() -> None:
-    for arguments in (["topics", "list"], ["consume", "--topic", "t"], ["produce", "--topic", "t"]):
+    consume = ["consume", "--topic", "t"]
+    for arguments in (["topics", "list"], consume, [*consume, "--follow"], ["produce", "--topic", "t"]):
         ran = call(NOBODY, *arguments)
         assert (ran.code, ran.out) == (1, "")
         assert f"no node of the cluster answers ({NOBODY}: connection refused)" in ran.talk
@@ -415,6 +416,7 @@ def test_no_node_is_told_at_once_with_what_to_do() -> None:
         ["configs", "describe", "--topic", "nowhere"],
         ["produce", "--topic", "nowhere"],
         ["consume", "--topic", "nowhere"],
+        ["consume", "--topic", "nowhere", "--follow"],
         ["get", "--topic", "nowhere", "--partition", "0", "--offset", "0"],
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -190,27 +191,38 @@ def command(
     repeats = None if dedupe_header is None else RepeatFilter(dedupe_header, dedupe_window)
     printing = Printing(_formatter(form, show, separator), Tally(max_messages, repeats))
 
-    with_cluster(lambda cluster: _consume(cluster, reading, membership, printing))
+    away_for_s = math.inf if follow else None
+    with_cluster(lambda cluster: _consume(cluster, reading, membership, printing), away_for_s=away_for_s)
 
 
 async def _consume(cluster: Cluster, reading: Reading, membership: Membership | None, printing: Printing) -> None:
+    from headrace.cli.absences import told_of_absences
     from headrace.cli.output import talk
-    from headrace.cli.reading import read_partitions
 
     is_copy = membership is not None and membership.to_topic is not None
     try:
-        if membership is None:
-            await read_partitions(cluster, reading, printing)
-        elif is_copy:
-            from headrace.cli.copying import copy_in_group
-
-            await copy_in_group(cluster, reading, membership, printing.tally)
+        if reading.is_following:
+            async with told_of_absences(cluster):
+                await _read(cluster, reading, membership, printing)
         else:
-            from headrace.cli.group_reading import read_in_group
-
-            await read_in_group(cluster, reading, membership, printing)
+            await _read(cluster, reading, membership, printing)
     finally:
         talk(printing.tally.summary("copied" if is_copy else "read"))
+
+
+async def _read(cluster: Cluster, reading: Reading, membership: Membership | None, printing: Printing) -> None:
+    if membership is None:
+        from headrace.cli.reading import read_partitions
+
+        await read_partitions(cluster, reading, printing)
+    elif membership.to_topic is not None:
+        from headrace.cli.copying import copy_in_group
+
+        await copy_in_group(cluster, reading, membership, printing.tally)
+    else:
+        from headrace.cli.group_reading import read_in_group
+
+        await read_in_group(cluster, reading, membership, printing)
 
 
 def membership_of(

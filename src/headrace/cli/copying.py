@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +19,7 @@ from headrace.cli.group_reading import (
 )
 from headrace.cli.leaders import LeaderWatch
 from headrace.cli.output import plural, talk
-from headrace.client.errors import TransactionAborted
+from headrace.client.errors import ClientError, TransactionAborted
 from headrace.client.producer import BatchingProducer, ProducerSettings
 from headrace.client.transactions import Outcome
 from headrace.model.errors import ErrorCode, Refusal
@@ -61,7 +62,7 @@ async def copy_in_group(cluster: Cluster, reading: Reading, membership: Membersh
         while not is_done:
             try:
                 async with member(cluster, reading, membership) as consumer:
-                    copying = Copying(producer, consumer, membership.to_topic, tally)
+                    copying = Copying(cluster, producer, consumer, membership.to_topic, tally)
                     while tally.left > 0 and not is_finished(consumer, ends, watch):
                         await copying.copy_next(min(reading.poll_records, tally.left), wait_s(reading))
                         await watch.look(share_of(consumer))
@@ -75,7 +76,10 @@ async def copy_in_group(cluster: Cluster, reading: Reading, membership: Membersh
 class Copying:
     """One membership's worth: poll, copy, store, until it ends or a transaction is aborted."""
 
-    def __init__(self, producer: BatchingProducer, consumer: GroupConsumer, to_topic: str, tally: Tally) -> None:
+    def __init__(
+        self, cluster: Cluster, producer: BatchingProducer, consumer: GroupConsumer, to_topic: str, tally: Tally
+    ) -> None:
+        self._cluster = cluster
         self._producer = producer
         self._consumer = consumer
         self._to_topic = to_topic
@@ -87,7 +91,7 @@ class Copying:
         # Also without messages: a position steps over the marks that transactions leave in a log.
         moved = {name: place for name, place in self._consumer.assignment.items() if self._stored.get(name) != place}
         if moved:
-            await uninterrupted(self._copy(in_order(taken), moved))
+            await uninterrupted(self._copy(in_order(taken), moved), self._cluster.hurry)
 
     async def _copy(self, batch: Batch, positions: Mapping[TopicPartition, int]) -> None:
         fresh = self._tally.fresh(batch)
@@ -104,14 +108,21 @@ class Copying:
                 await self._producer.send_offsets(positions, self._consumer.group_metadata)
         except TransactionAborted as aborted:
             cause = aborted.__cause__
-            if not isinstance(cause, Refusal) or cause.code not in WORTH_ANOTHER:
+            if cause is None or not self._is_worth_another(cause):
                 raise
             if self._tally.repeats is not None:
                 self._tally.repeats.take_back()
-            raise Undone(cause.message) from aborted
+            raise Undone(str(cause)) from aborted
         finally:  # also whoever is stopped in the middle says what was copied
             self._count(len(fresh))
         self._stored.update(positions)
+
+    def _is_worth_another(self, cause: BaseException) -> bool:
+        """Also if it was lost to nodes that are waited for as long as it takes: a producer does not wait for ever."""
+        if isinstance(cause, Refusal):
+            return cause.code in WORTH_ANOTHER
+        cluster = self._cluster
+        return isinstance(cause, ClientError) and cluster.may_pass(cause) and cluster.ride_out_s(cause) == math.inf
 
     def _count(self, message_count: int) -> None:
         match self._producer.transaction_outcome:

@@ -48,7 +48,7 @@ async def read_in_group(cluster: Cluster, reading: Reading, membership: Membersh
         while printing.tally.left > 0 and not is_finished(consumer, ends, watch):
             taken = await consumer.poll(min(reading.poll_records, printing.tally.left), wait_s(reading))
             # Also without messages: a position steps over the marks that transactions leave in a log.
-            await uninterrupted(step(consumer, taken, printing))
+            await uninterrupted(step(consumer, taken, printing), cluster.hurry)
             await watch.look(share_of(consumer))
     if printing.tally.left > 0:
         complain_of_rest(cluster, reading, ends, watch)

@@ -21,9 +21,12 @@ CLIENT_ID = "headrace-cli"
 RETRY_FOR_S = 15.0  # a person waits; longer than a leader election
 
 
-def with_cluster(work: Callable[[Cluster], Awaitable[T]]) -> T:
-    """Connect, run `work`, disconnect. Ctrl-C and SIGTERM let it tidy up: store positions, leave its group."""
-    settings = ClusterSettings(client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S)
+def with_cluster(work: Callable[[Cluster], Awaitable[T]], *, away_for_s: float | None = None) -> T:
+    """Connect, run `work`, disconnect. Ctrl-C and SIGTERM let it tidy up: store positions, leave its group.
+
+    `away_for_s` is how long a cluster that was reached and is away now is waited for, if not as any passing trouble.
+    """
+    settings = ClusterSettings(client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S, away_for_s=away_for_s)
     try:
         cluster = system_cluster(chosen_bootstrap_server(), settings)
     except ValueError as wrong:

@@ -68,12 +68,17 @@ async def outlast(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-async def uninterrupted(step: Coroutine[Any, Any, None]) -> None:
-    """Let a step come to its end although whoever waits for it is cancelled. A second cancel ends the step, too."""
+async def uninterrupted(step: Coroutine[Any, Any, None], hurry: Callable[[], None] | None = None) -> None:
+    """Let a step come to its end although whoever waits for it is cancelled. A second cancel ends the step, too.
+
+    `hurry` is called with the first: a step that might take for ever can be told that somebody waits.
+    """
     task = asyncio.get_running_loop().create_task(step)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
+        if hurry is not None:
+            hurry()
         await task
         raise
 

@@ -148,7 +148,7 @@ async def test_a_copier_that_is_stopped_in_a_hurry_counts_what_it_knows(
         BatchingProducer(cluster, ProducerSettings(transactional_id="tx")) as producer,
         GroupConsumer(cluster, "g", [TOPIC]) as consumer,
     ):
-        step = Copying(producer, consumer, TOPIC, tally).copy_next(10, 30.0)
+        step = Copying(cluster, producer, consumer, TOPIC, tally).copy_next(10, 30.0)
         node.script[ApiKey.END_TXN] = [SILENCE]
         copying = asyncio.create_task(step)
         while not node.asked(ApiKey.END_TXN):
