@@ -26,7 +26,7 @@ class Life:
         self.resumed_s = -1.0
         """The moment at which it last went on after a pause."""
         self.context = Context()
-        self.context.run(_LIFE.set, self)
+        self.context.run(LIFE.set, self)
 
     def suspend(self) -> None:
         assert self.is_running, f"{self.name} is down, or stands still already"
@@ -45,12 +45,8 @@ class Life:
             raise HostIsDown(f"{self.name} is down")
 
 
-_LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
+LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
+"""Whose life the running code is part of."""
 
 OUTSIDE = Context()
 """For what belongs to no node: bytes on a wire travel on when their sender dies."""
-
-
-def life_of(context: Context | None) -> Life | None:
-    """Whose life a context carries; None means the context of the running code, as for asyncio."""
-    return _LIFE.get() if context is None else context.get(_LIFE)

@@ -24,7 +24,7 @@ from contextvars import copy_context
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
-from headrace.simulation.life import OUTSIDE, HostIsDown, Life, life_of
+from headrace.simulation.life import LIFE, OUTSIDE, HostIsDown, Life
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -80,7 +80,7 @@ class Errand:
             self.is_cancelled = True
             self.callback, self.args = _nothing, ()  # what they hold may be large, and timers stay for long
             if self._when_s is not None:
-                self._loop.timer_was_cancelled()
+                self._loop.cancelled_timers += 1
 
     def cancelled(self) -> bool:
         return self.is_cancelled
@@ -102,7 +102,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._queue: deque[Errand] = deque()
         self._timers: list[_Timer] = []
         self._timer_count = 0
-        self._cancelled_count = 0  # of those that are still among the timers, or parked
+        self.cancelled_timers = 0
+        """Of those that still wait for their time, or are parked; their errands count themselves."""
         self._turns_at_this_instant = 0
         self._tasks: dict[_Task[Any], None] = {}  # in order of birth; asyncio's own set follows hashes
         self._sweep_at = TASKS_MIN
@@ -143,7 +144,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
         **options: Any,
     ) -> asyncio.Task[T]:
-        life = life_of(context)
+        life = LIFE.get() if context is None else context.get(LIFE)
         if life is not None and life.is_over:
             coro.close()
             raise HostIsDown(f"{life.name} is down and starts no more tasks")
@@ -166,8 +167,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]  # asyncio only cancels what it is given
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Errand:
-        life = life_of(context)
-        errand = Errand(self, life, copy_context() if context is None else context, callback, args)
+        if context is None:
+            context = copy_context()
+        life = context.get(LIFE)
+        errand = Errand(self, life, context, callback, args)
         if life is None or life.is_running:
             self._queue.append(errand)
         elif life.is_suspended:
@@ -184,8 +187,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]  # as call_soon
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Errand:
-        life = life_of(context)
-        errand = Errand(self, life, copy_context() if context is None else context, callback, args, when)
+        if context is None:
+            context = copy_context()
+        life = context.get(LIFE)
+        errand = Errand(self, life, context, callback, args, when)
         self._timer_count += 1
         timer = (when, self._timer_count, errand)
         if life is None or life.is_running:
@@ -249,8 +254,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """One turn: everything that is ready or due now, and nothing that this makes ready."""
-        self._move_time()
-        queue, timers, due_s = self._queue, self._timers, self._now + RESOLUTION_S
+        queue, timers = self._queue, self._timers
+        self._turns_at_this_instant += 1
+        if not queue:
+            self._move_time()
+        if self._turns_at_this_instant > TURNS_MAX:
+            raise Livelock(f"{TURNS_MAX} turns and time has not moved\n{self._picture()}")
+        due_s = self._now + RESOLUTION_S
         while timers and timers[0][0] < due_s:
             queue.append(heapq.heappop(timers)[2])
         have_run = self._have_run
@@ -271,27 +281,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
         have_run.clear()
 
     def _move_time(self) -> None:
+        """Nothing is ready: on to the next timer, which may be due already."""
         timers = self._timers
-        if self._cancelled_count > CANCELLED_MIN and 2 * self._cancelled_count > len(timers):
+        if self.cancelled_timers > CANCELLED_MIN and 2 * self.cancelled_timers > len(timers):
             timers[:] = [timer for timer in timers if not timer[2].is_cancelled]
             heapq.heapify(timers)
-            self._cancelled_count = 0
+            self.cancelled_timers = 0
         while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
-        if not self._queue and not timers:
+        if not timers:
             raise Deadlock(f"nothing will ever happen again\n{self._picture()}")
-        if self._queue or timers[0][0] <= self._now:
-            self._turns_at_this_instant += 1
-            if self._turns_at_this_instant > TURNS_MAX:
-                raise Livelock(f"{TURNS_MAX} turns and time has not moved\n{self._picture()}")
+        if timers[0][0] <= self._now:
             return
         self._turns_at_this_instant = 0
         self._now = timers[0][0]
         if self._now > self._limit_s:
             raise OutOfTime(f"not done after {self._limit_s} virtual seconds\n{self._picture()}")
-
-    def timer_was_cancelled(self) -> None:
-        self._cancelled_count += 1
 
     # What asyncio asks of a loop.
 

@@ -7,14 +7,15 @@ was made in. That is complete as long as the watch looks only at attributes whos
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from headrace.simulation.life import life_of
+from headrace.simulation.life import LIFE
 
 if TYPE_CHECKING:
     from headrace.simulation.life import Life
 
-_written: dict[Life | None, set[object]] = {}
+_written: defaultdict[Life | None, set[object]] = defaultdict(set)
 _noted: set[type] = set()
 
 
@@ -37,8 +38,4 @@ def written_by(life: Life) -> set[object] | None:
 
 def _write_and_note(self: object, name: str, value: object) -> None:
     object.__setattr__(self, name, value)
-    life = life_of(None)
-    if life in _written:
-        _written[life].add(self)
-    else:
-        _written[life] = {self}
+    _written[LIFE.get()].add(self)
