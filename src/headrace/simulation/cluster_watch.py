@@ -28,6 +28,7 @@ class ClusterWatch:
     def look(self, lives: set[Life]) -> None:
         """`lives` are those who have just run."""
         for process in self._nodes:
-            if process.host.life in lives and process.present is not None and not process.host.life.is_over:
+            life = process.host.life
+            if life in lives and process.present is not None and not life.is_over:
                 self.metadata.look(process.node_id, process.present)
                 self.replicas.look(process)

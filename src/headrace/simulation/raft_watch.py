@@ -8,7 +8,7 @@ What a node only believes may be forgotten in a crash. So a vote counts here onc
 
 from __future__ import annotations
 
-from operator import attrgetter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     from headrace.simulation.history import History
 
 
-_Standing = tuple["RaftNode", "Offset", "Entry | None", "Offset", tuple[object, ...]]
-_standing_of = attrgetter(
-    "_leadership", "_campaign", "_ballot.term", "log", "log.start", "log._start_term", "log.commit_end"
-)
-"""Role, term, where the log begins and what is decided. With the log's last entry and what is applied it is all that
-the checks go by: if none of it has changed, there is nothing new to see."""
+@dataclass(slots=True)
+class _View:
+    """A node's quorum, and how it was seen last."""
+
+    node: Node
+    quorum: Quorum
+    standing: tuple[object, ...] = ()
+    checked: tuple[RaftNode, Offset] | None = None
+    """Up to where its entries were decided when they were last looked at: no need to look at those again."""
 
 
 class _Content(NamedTuple):
@@ -49,8 +52,7 @@ class _Content(NamedTuple):
 class RaftWatch:
     def __init__(self, history: History) -> None:
         self._history = history
-        self._standings: dict[NodeId, _Standing] = {}
-        self._overheard: dict[NodeId, tuple[Node, Quorum]] = {}
+        self._views: dict[NodeId, _View] = {}
         self._leaders: dict[Term, NodeId] = {}
         self._votes: dict[tuple[Replica, Term], NodeId] = {}
         self._contents: dict[tuple[Offset, Term], _Content] = {}
@@ -64,28 +66,26 @@ class RaftWatch:
         self._newest_end = 0
 
     def look(self, node_id: NodeId, node: Node) -> None:
-        overheard = self._overheard.get(node_id)
-        if overheard is not None and overheard[0] is node:
-            self._look_at(node_id, overheard[1], overheard[1].raft)
-        elif hasattr(node, "assembly") and hasattr(node.quorum, "_raft"):  # while it starts there is none yet
+        view = self._views.get(node_id)
+        if view is None or view.node is not node:
+            if not hasattr(node, "assembly") or not hasattr(node.quorum, "_raft"):  # while it starts there is none yet
+                return
             self._overhear(node.quorum)
-            self._overheard[node_id] = node, node.quorum
-            self._look_at(node_id, node.quorum, node.quorum.raft)
+            view = self._views[node_id] = _View(node, node.quorum)
+        standing = _standing_of(view.quorum)
+        if standing != view.standing:
+            view.standing = standing
+            self._look_at(node_id, view)
 
-    def _look_at(self, node_id: NodeId, quorum: Quorum, raft: RaftNode) -> None:
-        log, applied_end = raft.log, quorum.applied_end
-        last = log._entries[-1] if log._entries else None
-        standing = (raft, log.commit_end, last, applied_end, _standing_of(raft))
-        before = self._standings.get(node_id)
-        if standing == before:
-            return
-        self._standings[node_id] = standing
+    def _look_at(self, node_id: NodeId, view: _View) -> None:
+        quorum, raft = view.quorum, view.quorum.raft
         if raft.role is Role.LEADER:
             self._check_leader(node_id, raft.term)
-        checked_end = before[1] if before is not None and before[0] is raft else log.start
+        checked_end = view.checked[1] if view.checked is not None and view.checked[0] is raft else raft.log.start
+        view.checked = raft, raft.log.commit_end
         self._check_entries(node_id, raft, checked_end)
-        if applied_end > 0:
-            self._check_image(node_id, applied_end, quorum.image)
+        if quorum.applied_end > 0:
+            self._check_image(node_id, quorum.applied_end, quorum.image)
 
     # Elections
 
@@ -150,3 +150,21 @@ class RaftWatch:
 
     def _report(self, kind: Kind, detail: str) -> None:
         self._history.report(kind, None, -1, detail)
+
+
+def _standing_of(quorum: Quorum) -> tuple[object, ...]:
+    """All that the checks go by: if none of it has changed, there is nothing new to see."""
+    raft = quorum._raft
+    log = raft.log
+    return (  # an `attrgetter` would take twice as long
+        quorum.applied_end,
+        raft,
+        raft._leadership,
+        raft._campaign,
+        raft._ballot.term,
+        log,
+        log.start,
+        log._start_term,
+        log._entries[-1] if log._entries else None,
+        log.commit_end,
+    )

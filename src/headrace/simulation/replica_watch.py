@@ -99,16 +99,17 @@ _places_of = attrgetter("partitions")
 class _View:
     """A node's partitions as they were seen last."""
 
-    places: list[Partition | None] = field(default_factory=list)
+    places: list[list[Partition | None]] = field(default_factory=list)
+    """By topic."""
     partitions: list[Partition] = field(default_factory=list)
     marks: list[tuple[object, ...]] = field(default_factory=list)
     owners: dict[object, int] = field(default_factory=dict)
     """Of each thing that a partition consists of: the partition's place among all."""
 
     @classmethod
-    def of(cls, places: list[Partition | None]) -> _View:
-        partitions = [partition for partition in places if partition is not None]
-        return cls(places, partitions, [()] * len(partitions))
+    def of(cls, places: list[list[Partition | None]]) -> _View:
+        partitions = [partition for partition in chain.from_iterable(places) if partition is not None]
+        return cls(list(map(list, places)), partitions, [()] * len(partitions))
 
     def changed(self, written: Iterable[object] | None = None) -> list[Partition]:
         """Those that differ from what was seen before, in their order, of those that were written to or of all."""
@@ -171,7 +172,7 @@ class ReplicaWatch:
         """Also while it starts or stops."""
         if process.present is None:
             return
-        places = list(chain.from_iterable(map(_places_of, process.present.topics)))
+        places = list(map(_places_of, process.present.topics))
         written = written_by(process.host.life)
         view = self._views[process.node_id]
         if places != view.places:
