@@ -14,6 +14,8 @@ from __future__ import annotations
 import errno
 import os
 from enum import StrEnum
+from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.simulation.trace import Trace
@@ -44,7 +46,7 @@ class Operation(StrEnum):
 class StoredFile:
     """One file's bytes, as the page cache shows them and as the device holds them."""
 
-    __slots__ = ("_abandoned", "_durable", "_sizes", "_versions", "cached")
+    __slots__ = ("_abandoned", "_durable", "_sizes", "_versions", "cached", "is_dirty")
 
     def __init__(self) -> None:
         self.cached = bytearray()
@@ -52,6 +54,8 @@ class StoredFile:
         self._versions: dict[int, list[bytes]] = {}  # by sector, what it has held since the last sync
         self._abandoned: dict[int, list[bytes]] = {}  # the same, from before a sync that failed
         self._sizes: list[int] = []
+        self.is_dirty = False
+        """Something was written, or cut off, since the last sync that succeeded."""
 
     def write(self, position: int, piece: bytes) -> None:
         start = min(position, len(self.cached))
@@ -68,14 +72,11 @@ class StoredFile:
         self._changed(start, size)
 
     def _changed(self, start: int, end: int) -> None:
+        self.is_dirty = True
         self._sizes.append(len(self.cached))
         for sector in range(start // SECTOR, (end + SECTOR - 1) // SECTOR):
             version = bytes(self.cached[sector * SECTOR : (sector + 1) * SECTOR])
             self._versions.setdefault(sector, []).append(version)
-
-    @property
-    def is_dirty(self) -> bool:
-        return bool(self._sizes)
 
     def sync(self) -> None:
         _resize(self._durable, len(self.cached))
@@ -85,6 +86,7 @@ class StoredFile:
             self._abandoned.pop(sector, None)
         self._versions.clear()
         self._sizes.clear()
+        self.is_dirty = False
 
     def fail_sync(self) -> None:
         for sector, versions in self._versions.items():
@@ -105,6 +107,9 @@ class StoredFile:
         survival = random.choice(SURVIVAL)
         sizes = [len(self._durable), *self._sizes]
         size = random.choice((sizes[0], sizes[-1], random.randint(min(sizes), max(sizes))))
+        if not self.is_dirty and not self._abandoned:  # as most are
+            assert self.cached == self._durable, "the cache differs from the device, and nothing waits to be written"
+            return
         _resize(self._durable, size)
         for sector in sorted(self._versions.keys() | self._abandoned.keys()):
             if random.random() < survival:
@@ -114,6 +119,7 @@ class StoredFile:
         self._versions.clear()
         self._abandoned.clear()
         self._sizes.clear()
+        self.is_dirty = False
 
     def _keep(self, sector: int, version: bytes) -> None:
         start = sector * SECTOR
@@ -169,6 +175,7 @@ class Device:
         self._pending: list[_Change] = []
         self._change_count = 0
         self._watchers: list[Watcher] = []
+        self._contents: list[StoredFile] | None = None  # once they were asked for, until an entry changes
 
     # The tree. Paths use '/' and '' is the root.
 
@@ -204,6 +211,11 @@ class Device:
 
     def contents(self) -> list[StoredFile]:
         """The same, without their paths, in no order that means anything: a sync of everything has to be quick."""
+        if self._contents is None:
+            self._contents = self._find_contents()
+        return self._contents
+
+    def _find_contents(self) -> list[StoredFile]:
         found: list[StoredFile] = []
         directories = [self.root]
         while directories:
@@ -216,10 +228,11 @@ class Device:
 
     @property
     def used_bytes(self) -> int:
-        return sum(len(file.cached) for file in self.contents())
+        return sum(map(len, map(_cached_of, self.contents())))
 
     def change(self, *parts: EntryChange) -> None:
         """Atomic, at once visible, durable later."""
+        self._contents = None
         for directory, name, node in parts:
             _set(directory.entries, name, node)
         self._change_count += 1
@@ -249,10 +262,12 @@ class Device:
             if self.random.random() < survival:
                 change.persist()
         self._pending.clear()
+        self._contents = None
         _fall_back_to_durable(self.root)
-        for _, file in self.files():
+        files = list(self.files())
+        for _, file in files:
             file.power_cut(self.random)
-        self._trace.note("power cut", self.name, *(f"{path}={len(file.cached)}" for path, file in self.files()))
+        self._trace.note("power cut", self.name, *(f"{path}={len(file.cached)}" for path, file in files))
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         self._trace.note("bit flipped", self.name, path, position, bit)
@@ -299,12 +314,16 @@ class Device:
             watcher(operation, path)
 
 
+_cached_of = attrgetter("cached")
+
+
 def os_error(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
 
 
-def _names(path: str) -> list[str]:
-    names = [name for name in path.split("/") if name not in {"", "."}]
+@lru_cache(maxsize=10_000)  # a node asks for the same few again and again
+def _names(path: str) -> tuple[str, ...]:
+    names = tuple(name for name in path.split("/") if name not in {"", "."})
     assert ".." not in names, f"{path} may lead out of the data directory"
     return names
 
