@@ -69,12 +69,12 @@ class Wire:
         self._items: deque[tuple[float, Item]] = deque()
         self._last_due_s = 0.0
         self._timer: Errand | None = None
-        self._source = source
-        self._target = target
+        self._route = (source, target)
         self.end: WireEnd | None = None
 
     def put(self, item: Item) -> None:
-        self._last_due_s = max(self._last_due_s, self._fabric.loop.time() + self._fabric.latency_s())
+        fabric = self._fabric
+        self._last_due_s = max(self._last_due_s, fabric.loop.time() + fabric.latency_s())
         self._items.append((self._last_due_s, item))
         if self._timer is None:
             self._wait_for_next()
@@ -100,12 +100,13 @@ class Wire:
             self._wait_for_next()
 
     def _wait_for_next(self) -> None:
-        if self._items and self._timer is None and self._fabric.is_open(self._source, self._target):
-            self._timer = self._fabric.loop.call_at(self._items[0][0], self._arrive, context=OUTSIDE)
+        fabric = self._fabric
+        if fabric.is_open(self._route):
+            self._timer = fabric.loop.call_at(self._items[0][0], self._arrive, context=OUTSIDE)
 
     def _arrive(self) -> None:
         self._timer = None
-        if not self._items or not self._fabric.is_open(self._source, self._target):
+        if not self._items or not self._fabric.is_open(self._route):
             return
         _, item = self._items.popleft()
         if self._items:
@@ -171,14 +172,15 @@ class Fabric:
     def forget(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
 
-    def is_open(self, source: str, target: str) -> bool:
-        return (source, target) not in self._blocked and target not in self._dark
+    def is_open(self, route: tuple[str, str]) -> bool:
+        return route not in self._blocked and route[1] not in self._dark
 
     def latency_s(self) -> float:
-        least_s, most_s = self.weather.latency_s
-        delay_s = least_s + (most_s - least_s) * self.random.random()
-        if self.random.random() < self.weather.spike_fraction:
-            delay_s += self.random.uniform(0, self.weather.spike_s)
+        weather, random = self.weather, self.random.random
+        least_s, most_s = weather.latency_s
+        delay_s = least_s + (most_s - least_s) * random()
+        if random() < weather.spike_fraction:
+            delay_s += self.random.uniform(0, weather.spike_s)
         return delay_s
 
     def piece(self, size: int) -> int:

@@ -204,19 +204,22 @@ class SimulatedLink:
     def _next_piece(self, size_max: int) -> bytes:
         """Empty if a log was cut, or is shorter than its slice: the promised bytes cannot be sent any more."""
         chunk = self._queue[0]
-        size = _size(chunk)
-        count = self._fabric.piece(min(size, size_max))
         if isinstance(chunk, FileSlice):
-            piece = chunk.file.read(chunk.position, count) if chunk.is_current else b""
-            chunk.position += len(piece)
-            chunk.size -= len(piece)
-        elif count == size:
+            return self._next_of_slice(chunk, size_max)
+        size = len(chunk)
+        count = self._fabric.piece(min(size, size_max))
+        if count == size:
             self._queue.popleft()
             return bytes(chunk)
-        else:
-            piece = bytes(chunk[:count])
-            self._queue[0] = memoryview(chunk)[count:]
-        if _size(self._queue[0]) == 0:
+        self._queue[0] = memoryview(chunk)[count:]
+        return bytes(chunk[:count])
+
+    def _next_of_slice(self, chunk: FileSlice, size_max: int) -> bytes:
+        count = self._fabric.piece(min(chunk.size, size_max))
+        piece = chunk.file.read(chunk.position, count) if chunk.is_current else b""
+        chunk.position += len(piece)
+        chunk.size -= len(piece)
+        if chunk.size == 0:
             release_slices((self._queue.popleft(),))
         return piece
 

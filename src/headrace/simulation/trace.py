@@ -32,7 +32,7 @@ class Trace:
 
     def _hash_lines(self) -> None:
         self._hash.update("".join(self._lines).encode())
-        self._before, self._lines = self.recent(), []
+        self._before, self._lines = self._last_lines(), []
 
     @property
     def fingerprint(self) -> str:
@@ -40,4 +40,7 @@ class Trace:
         return self._hash.hexdigest()
 
     def recent(self) -> list[str]:
-        return [*self._before, *(line.rstrip() for line in self._lines)][-RECENT_MAX:]
+        return [line.rstrip() for line in self._last_lines()]
+
+    def _last_lines(self) -> list[str]:
+        return [*self._before, *self._lines][-RECENT_MAX:]
