@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,3 +49,15 @@ def test_the_record_of_other_runs_is_refused(tmp_path: Path, capsys: pytest.Capt
         main(["--seeds", "1", "--record", str(record)])
     assert "take another file" in capsys.readouterr().err
     assert record.read_text() == before
+
+
+def test_processes_that_inherit_nothing_share_the_seeds() -> None:
+    """As they are started by default from CPython 3.14 on."""
+    program = (
+        "import multiprocessing, runpy, sys; multiprocessing.set_start_method('spawn'); "
+        "sys.argv = ['simulation', '--seeds', '2', '--jobs', '2', '--trouble', '1']; "
+        "runpy.run_module('headrace.simulation', run_name='__main__', alter_sys=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("2 seeds, ")

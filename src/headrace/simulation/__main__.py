@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -12,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.simulation.campaign import Outcome, Record, Totals
-from headrace.simulation.loop import is_last_word
-from headrace.simulation.scenario import Report, run_scenario
+from headrace.simulation.seed_worker import run_seed, settle_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-GARBAGE_AFTER = 200_000  # objects; a run makes many cycles that live on, and looking for dead ones takes a tenth of it
+    from headrace.simulation.scenario import Report
+
 VIOLATIONS_SHOWN = 5  # of a seed: the first few say what went wrong, the rest follows from them
 EVENTS_SHOWN = 30
 PROGRESS_EVERY_S = 60.0
@@ -36,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     done = {outcome.seed: outcome for outcome in record.outcomes if outcome.seed in seeds}
     for outcome in done.values():
         totals.add(outcome)
-    run = partial(_run, node_count=options.nodes, trouble_s=options.trouble)
+    run = partial(run_seed, node_count=options.nodes, trouble_s=options.trouble)
     began_s = told_s = time.monotonic()
     for report in _reports(run, [seed for seed in seeds if seed not in done], options.jobs):
         outcome = Outcome.of(report)
@@ -72,28 +71,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _reports(run: Callable[[int], Report], seeds: Iterable[int], jobs: int) -> Iterator[Report]:
     if jobs == 1:
-        _settle_in()
+        settle_in()
         yield from map(run, seeds)
         return
-    with ProcessPoolExecutor(jobs, initializer=_settle_in) as pool:
+    with ProcessPoolExecutor(jobs, initializer=settle_in) as pool:
         yield from pool.map(run, seeds)
-
-
-def _run(seed: int, node_count: int, trouble_s: float | None) -> Report:
-    report = run_scenario(seed, node_count=node_count, trouble_s=trouble_s)
-    gc.collect()  # a universe that is over is one large cycle; a gigabyte of them would wait for the next collection
-    return report
-
-
-def _settle_in() -> None:
-    gc.freeze()  # modules and classes stay for ever
-    gc.set_threshold(GARBAGE_AFTER)
-    sys.unraisablehook = _unraisable
-
-
-def _unraisable(event: sys.UnraisableHookArgs) -> None:
-    if not is_last_word(event):
-        sys.__unraisablehook__(event)
 
 
 def _show(report: Report) -> None:
