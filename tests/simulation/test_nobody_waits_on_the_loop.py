@@ -13,11 +13,12 @@ from headrace.model.names import TopicPartition
 from headrace.simulation.universe import Universe, run
 from headrace.storage import layout
 from headrace.storage.store import LogStore
-from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, SETTINGS, append, batch_at
+from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, SETTINGS, append, batch_at, read_all
 from tests.unit.storage.test_aborted_transactions import abort, aborted_in
 
 if TYPE_CHECKING:
     from headrace.runtime.world import World
+    from headrace.simulation.device import Operation
     from headrace.simulation.host import Host
     from headrace.storage.log import PartitionLog
 
@@ -127,6 +128,33 @@ def test_a_clean_stop_waits_in_a_thread_too() -> None:
         assert host.world.disk.exists(EPOCHS_FILE)
 
     run(main, seed=1)
+
+
+@pytest.mark.parametrize("offset", [0, 5, 29])
+def test_a_log_is_cut_in_threads(offset: int) -> None:
+    """It takes reading a segment or two, and files are cut and removed."""
+    on_the_loop: list[tuple[Operation, str]] = []
+
+    async def main(universe: Universe) -> None:
+        host = universe.host("node")
+        store, log = await opened(host.world)
+        for place in range(30):
+            append(log, batch_at(place, producer_id=1, sequence=place))
+        await store.flusher.flush([log])
+
+        def note(operation: Operation, path: str) -> None:
+            if not host.life.is_in_thread:
+                on_the_loop.append((operation, path))
+
+        host.device.watch(note)
+        await store.truncate(log, offset)
+        host.device.unwatch(note)
+        assert log.next_offset == offset
+        append(log, batch_at(offset, epoch=1))
+        assert [header.base_offset for header in read_all(log)] == list(range(offset + 1))
+
+    run(main, seed=1)
+    assert on_the_loop == []
 
 
 def test_a_log_is_marked_as_the_copy_of_a_compacted_one_in_a_thread() -> None:

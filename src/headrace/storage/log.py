@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from headrace.model.names import LogId
     from headrace.replication.producers import ProducerStates
-    from headrace.runtime.disk import Disk
+    from headrace.runtime.disk import Disk, File
     from headrace.storage.aborted import AbortedTransaction
     from headrace.storage.compaction.choice import Mark
     from headrace.storage.compaction.job import CleanedRun
@@ -424,7 +424,7 @@ class PartitionLog:
         """
         if not self.is_as_in(found.search):
             return None
-        file = None if found.last is None else self._handles.file(found.last.segment)  # before anything has changed
+        file = None if found.last is None else self._leased_for_cut(*found.last)
         is_aborted_too_long = False
         with self._upheaval():
             if found.last is None:
@@ -434,12 +434,17 @@ class PartitionLog:
             else:
                 dropped = self._chain.cut_to(*found.last)
                 is_aborted_too_long = found.last.segment.drop_saved_aborted()
-        if file is not None:
-            file.lease()
-            file.generation += 1
         self._end_at(found)
         self._is_being_cut = True
         return CutFiles(found, dropped, file, self._chain.active, is_aborted_too_long)
+
+    def _leased_for_cut(self, last: Segment, remade: Segment) -> File:
+        """Slices of what goes are no longer current from now on. A Refusal leaves everything as it was."""
+        file = self._handles.file(last)
+        file.lease()
+        if remade.size < last.size:
+            file.generation += 1
+        return file
 
     def is_as_in(self, search: CutSearch) -> bool:
         """False once a segment was added, has expired or was compacted."""
