@@ -92,7 +92,7 @@ async def live(world: World, random: Random, ledger: Ledger) -> None:
             ledger.flushed[log.log_id] = min(log.flushed_offset, ledger.cutting_to.get(log.log_id, log.flushed_offset))
 
     ledger.cutting_to.clear()
-    store = LogStore(world, on_flushed=flushed, open_files=3)
+    store = LogStore(world, on_flushed=flushed)
     await store.start()
     served = ServedTopic(TOPIC_ID, "orders")
     for log_id in LOG_IDS:

@@ -53,6 +53,18 @@ async def after_a_crash(host: Host) -> tuple[LogStore, PartitionLog]:
     return await opened(host.world)
 
 
+async def after_damage(host: Host) -> tuple[LogStore, PartitionLog]:
+    """The same, with a file of them that cannot be believed."""
+    store, log = await after_a_crash(host)
+    await store.write_checkpoints()
+    host.crash()
+    host.device.flip_bit(layout.stem(DIRECTORY, 0) + layout.ABORTED, 0)
+    host.restart()
+    store, log = await opened(host.world)
+    assert aborted_in(log) == ABORTED
+    return store, log
+
+
 def test_a_loop_that_would_wait_for_the_device_is_found_out() -> None:
     async def main(universe: Universe) -> None:
         disk, threads = universe.host("node").world.disk, universe.host("node").world.threads
@@ -98,6 +110,48 @@ def test_what_is_aborted_while_the_thread_writes_is_not_forgotten() -> None:
         host.restart()
         _, log = await opened(host.world)
         assert aborted_in(log) == [*ABORTED, (7, 4, 5)]
+
+    run(main, seed=1)
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_a_checkpoint_mends_a_wrong_file_in_a_thread(is_sealed: bool, is_idle: bool) -> None:
+    async def main(universe: Universe) -> None:
+        host = universe.host("node")
+        store, log = await after_damage(host)
+        if is_sealed:
+            log.roll()
+        if not is_idle:
+            append(log, batch_at(log.next_offset))
+            await store.flusher.flush([log])
+        assert aborted_in(log) == ABORTED
+        checkpoint = asyncio.get_running_loop().create_task(store.write_checkpoints())
+        await asyncio.sleep(0)
+        if not is_idle:
+            abort(log)
+            log.roll()
+        await checkpoint
+        mended = aborted_files(host.world)[0]
+        assert mended[0] == 0
+        assert len(mended) in {68, 102}, "two transactions, and the one that was aborted meanwhile"
+        host.power_cut()
+        host.restart()
+        _, log = await opened(host.world)
+        assert aborted_in(log)[:2] == ABORTED
+
+    run(main, seed=1)
+
+
+def test_a_stop_on_a_full_disk_does_not_wait_for_it() -> None:
+    async def main(universe: Universe) -> None:
+        host = universe.host("node")
+        store, _ = await after_damage(host)
+        host.device.capacity_bytes = host.device.used_bytes
+        await store.close()
+        host.device.capacity_bytes = None
+        _, log = await opened(host.world)
+        assert aborted_in(log) == ABORTED
 
     run(main, seed=1)
 

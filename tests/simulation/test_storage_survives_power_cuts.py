@@ -66,7 +66,7 @@ async def live(world: World, random: Random, device: Device, ledger: Ledger) -> 
         log.high_watermark = ledger.flushed[log.log_id] = log.flushed_offset
 
     device.capacity_bytes = None
-    store = LogStore(world, on_flushed=note_flushed, open_files=3)
+    store = LogStore(world, on_flushed=note_flushed)
     await store.start()
     await store.prepare({log_id: (TopicPartition("t", log_id.partition), SETTINGS) for log_id in store.log_ids()})
     logs = [

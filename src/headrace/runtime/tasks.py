@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from headrace.model.errors import Fault, Refusal
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -55,7 +57,8 @@ class TaskScope:
 async def outlast(work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`. Whoever is cancelled meanwhile hears of that only when the work has ended.
 
-    For what goes on regardless, as a call in a thread does: a lock that guards it must not be let go before.
+    For what goes on regardless, as a call in a thread does: a lock that guards it must not be let go before. Then it
+    hears of the work's failure only if that must end the node: whoever rides out an expected no would go on for ever.
     """
     task = asyncio.get_running_loop().create_task(work)
     try:
@@ -63,7 +66,7 @@ async def outlast(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         if not task.done():
             await _ended(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, (Refusal, Fault)):
             raise error from None
         raise
 

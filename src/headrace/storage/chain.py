@@ -148,14 +148,14 @@ class Chain:
         self.segments.append(self.active)
         return dropped
 
-    def cut_to(self, last: Segment, remade: Segment) -> list[str]:
+    def cut_to(self, end_offset: int, last: Segment, remade: Segment) -> list[str]:
         """`last` is active from now on, as it was made anew. Returns the files of what was dropped, newest first."""
         dropped: list[str] = []
         while self.active is not last:
             dropped += self._drop_last()
         self._forget(last)
         self._handles.forget_index(last)
-        last.end_as(remade)
+        last.end_as(remade, end_offset)
         return dropped
 
     def replace(self, number: int, count: int, cleaned: Sequence[Segment]) -> None:
@@ -226,6 +226,10 @@ class Chain:
         if segment is not self.active and segment not in self._unsaved_aborts:
             self._unsaved_aborts.append(segment)
         return aborted
+
+    @property
+    def has_wrong_files(self) -> bool:
+        return any(segment.has_wrong_aborted_file for segment in (*self._unsaved_aborts, self.active))
 
     def side_files(self) -> list[SideFile]:
         """The indexes whose files are wrong."""

@@ -35,7 +35,7 @@ class Last(NamedTuple):
 
     segment: Segment
     remade: Segment
-    """What it will be then: its size and its indexes."""
+    """What it will be then: its size and its indexes. Of aborted transactions it may still have too many."""
 
 
 class FoundCut(NamedTuple):
@@ -44,7 +44,6 @@ class FoundCut(NamedTuple):
     last: Last | None
     """None if nothing of the log stays."""
     producers: ProducerStates
-    file_names: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +57,13 @@ class CutSearch:
     directory: str
     segments: tuple[Segment, ...]
     start_offset: int
+    next_offset: int
     offset: int
     may_have_gaps: bool
     index_interval_bytes: int
 
     def find(self) -> FoundCut:
-        """Blocking; changes nothing. DamagedLog if the log cannot be read, Refusal if it cannot be opened now."""
+        """Blocking; changes nothing of the log. DamagedLog if it cannot be read, Refusal if it cannot be opened now."""
         try:
             return self._find()
         except OSError as error:
@@ -78,9 +78,9 @@ class CutSearch:
         if end_offset <= self.start_offset:
             end_offset, last = min(self.offset, self.start_offset), None
         else:
-            last.remade.aborted, last.remade.saved_aborted = self._aborted_in(last.segment, end_offset, names)
+            self._find_aborted(last, end_offset, names)
         replayed = replay_producers(self.disk, self.directory, names, self.segments, end_offset)
-        return FoundCut(self, end_offset, last, replayed.producers, names)
+        return FoundCut(self, end_offset, last, replayed.producers)
 
     def _find_last(self) -> tuple[int, Last]:
         """Batches are cut whole. After a gap the log ends with the batch before it: a start knows of no end but that,
@@ -115,24 +115,24 @@ class CutSearch:
             file.close()
         return kept, end_offset, None
 
-    def _aborted_in(self, last: Segment, end_offset: int, names: Sequence[str]) -> tuple[AbortedIndex, int]:
-        """The index of its aborted transactions, and how many of them its file holds, or `NO_FILE` if that is wrong."""
-        copy = Segment(self.directory, last.base_offset)
-        if last.aborted is not None:
-            copy.aborted, copy.saved_aborted = AbortedIndex(last.aborted.encode()), last.saved_aborted
-        else:
-            copy.aborted = None
-            try:
-                copy.load_aborted(self.disk)
-            except BadIndex:  # the log is the truth
-                copy.aborted, copy.saved_aborted = AbortedIndex(), NO_FILE
-                until_last = self.segments[: self.segments.index(last) + 1]
-                where = (self.disk, self.directory, names, until_last)
-                for ended in replay_aborted(*where, last.base_offset, end_offset):
-                    copy.aborted.add(ended)
-        assert copy.aborted is not None
-        copy.aborted.cut(end_offset)
-        return copy.aborted, copy.saved_aborted
+    def _find_aborted(self, last: Last, end_offset: int, names: Sequence[str]) -> None:
+        """The index of its aborted transactions, in case that it is not in memory, or leaves it meanwhile."""
+        segment, remade = last
+        aborted = segment.aborted  # once: the loop may unload it at any moment
+        if aborted is not None:
+            remade.aborted, remade.saved_aborted = AbortedIndex(aborted.encode()), segment.saved_aborted
+            return
+        stored = Segment(self.directory, segment.base_offset)
+        stored.aborted = None
+        try:
+            remade.aborted = stored.load_aborted(self.disk)
+            remade.saved_aborted = stored.saved_aborted
+        except BadIndex:  # the log is the truth
+            remade.aborted, remade.saved_aborted = AbortedIndex(), NO_FILE
+            until_last = self.segments[: self.segments.index(segment) + 1]
+            where = (self.disk, self.directory, names, until_last)
+            for ended in replay_aborted(*where, segment.base_offset, end_offset):
+                remade.aborted.add(ended)
 
 
 @dataclass(slots=True)
@@ -147,12 +147,13 @@ class CutFiles:
     active: Segment
     is_aborted_too_long: bool
     has_snapshot: bool = False
+    is_written: bool = False
 
     def write(self) -> None:
         """Blocking."""
         disk, directory = self.found.search.disk, self.found.search.directory
         try:
-            drop_snapshots_beyond(disk, directory, self.found.file_names, self.found.end_offset)
+            drop_snapshots_beyond(disk, directory, disk.list(directory), self.found.end_offset)
             for path in self.dropped:
                 disk.remove(path)
             if self.is_aborted_too_long:
@@ -162,6 +163,7 @@ class CutFiles:
             disk.sync_directory(directory)
         except OSError as error:
             raise DiskFailure(f"the disk refused to cut {directory}: {error}") from error
+        self.is_written = True
 
     def _end_log(self, disk: Disk) -> None:
         file = self.file or self._begin_again(disk)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 OPEN_FILES = 512  # half of the 1,024 descriptors that many systems allow; the rest is for connections
 """What a node that does not know its limit keeps open."""
 INDEX_ENTRIES = 4_000_000  # 32 MB of offset indexes: sixteen full segments of 1 GiB that are being read at once
-REFUSALS_PER_SEARCH = 64  # a fetch of thousands of partitions must not search the whole cache for each
+SEARCHES_SPARED = 64  # a fetch of thousands of partitions must not search the whole cache for each
+CLOSED_AT_ONCE = 2  # more than are opened, so that what is too many becomes fewer, and not all of it in one turn
 
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
@@ -37,12 +38,13 @@ class Handles:
 
     def __init__(self, disk: Disk, *, open_files: int = OPEN_FILES, index_entries: int = INDEX_ENTRIES) -> None:
         self.disk = disk
-        self._open_files_max = open_files
+        self._open_files_most = open_files
+        self._open_files_wanted = max(1, open_files // 2)
         self._index_entries_max = index_entries
         self._open: OrderedDict[Segment, None] = OrderedDict()
         self._loaded: OrderedDict[Segment, int] = OrderedDict()
         self._index_entries = 0
-        self._refusals_left = 0
+        self._vain_searches_left = 0
 
     @property
     def open_count(self) -> int:
@@ -72,16 +74,8 @@ class Handles:
                     raise no_descriptor(path) from error
 
     def has_room(self, segment: Segment) -> bool:
-        """False if the segment's file could be opened only beyond the limit: all the open ones are in use.
-
-        Looking for one to close takes a while if there is none. So an answer of no stands for the next few questions.
-        """
-        if segment.file is not None or len(self._open) < self._open_files_max:
-            return True
-        if self._refusals_left == 0 and self._close_one():
-            return True
-        self._refusals_left = (self._refusals_left or REFUSALS_PER_SEARCH) - 1
-        return False
+        """False if the segment's file could be opened only beyond the limit: all the open ones are in use."""
+        return segment.file is not None or len(self._open) < self._open_files_most or self._close_one_if_likely()
 
     def close(self, segment: Segment) -> None:
         """Forget a segment. Its file lives on while it is leased."""
@@ -106,10 +100,23 @@ class Handles:
             oldest.unload_index()
 
     def _make_room(self) -> None:
-        """Files that wait for their flush stay, also beyond the limit: the flush is under way, and nobody may wait for
-        the disk here."""
-        while len(self._open) >= self._open_files_max and self._close_one():
-            pass
+        """Above the first limit files are closed that nobody needs. Those that wait for their flush stay: it is under
+        way. Only at the second one is it waited for."""
+        for _ in range(CLOSED_AT_ONCE):
+            if len(self._open) < self._open_files_wanted or not self._close_one_if_likely():
+                break
+        if len(self._open) >= self._open_files_most and not self._close_one():
+            self._close_one_at_any_price()
+
+    def _close_one_if_likely(self) -> bool:
+        """Looking for one takes a while if there is none. So a search in vain stands for the next few."""
+        if self._vain_searches_left:
+            self._vain_searches_left -= 1
+            return False
+        if self._close_one():
+            return True
+        self._vain_searches_left = SEARCHES_SPARED
+        return False
 
     def _close_one_at_any_price(self) -> bool:
         """Every open file is in use or waits for its flush. One sync of the whole file system is far cheaper than one

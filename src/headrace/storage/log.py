@@ -112,8 +112,8 @@ class PartitionLog:
         self.damage = KnownDamage()
         """What was looked at and is not what was written: no reader gets it."""
         self.upheavals = 0
-        """Odd while bytes are cut off or compaction replaces segments, and a higher number once that is over: so who
-        reads beside the loop can tell whether it saw one state of the log."""
+        """Odd while the end is cut off or compaction replaces segments, and a higher number once that is over: so who
+        reads beside the loop can tell whether it saw one state of the log. Files are cut only afterwards."""
         self.mark = mark
         """How far it is compacted; None if it never was, nor was copied from one that is."""
         self.is_closed = False
@@ -412,6 +412,7 @@ class PartitionLog:
             self.directory,
             self.segments,
             self.start_offset,
+            self.next_offset,
             offset,
             self.may_have_gaps,
             self.settings.index_interval_bytes,
@@ -432,7 +433,7 @@ class PartitionLog:
                 reused = self._chain.active.paths
                 self._garbage = [path for path in self._garbage if path not in reused]
             else:
-                dropped = self._chain.cut_to(*found.last)
+                dropped = self._chain.cut_to(found.end_offset, *found.last)
                 is_aborted_too_long = found.last.segment.drop_saved_aborted()
         self._end_at(found)
         self._is_being_cut = True
@@ -448,7 +449,8 @@ class PartitionLog:
 
     def is_as_in(self, search: CutSearch) -> bool:
         """False once a segment was added, has expired or was compacted."""
-        return (search.segments, search.start_offset) == (self.segments, self.start_offset)
+        was = (search.segments, search.start_offset, search.next_offset)
+        return was == (self.segments, self.start_offset, self.next_offset)
 
     def _end_at(self, found: FoundCut) -> None:
         end_offset = found.end_offset
@@ -464,11 +466,13 @@ class PartitionLog:
         self._snapshot_offset = NO_SNAPSHOT  # the one that it was may have gone with a segment
 
     def finish_cut(self, files: CutFiles) -> None:
-        """Its files are as the log says, and on the device; or the disk has failed."""
+        """Its files are as the log says, and on the device; or the disk has failed, and the log takes no more."""
         if files.file is not None:
             files.file.release()
         if files.has_snapshot:
             self._snapshot_offset = files.found.end_offset
+        if not files.is_written:
+            self._failure = self._failure or DiskFailure(f"the disk has failed to cut {self.directory}")
         self._is_being_cut = False
 
     @contextmanager
@@ -640,6 +644,11 @@ class PartitionLog:
         """What has to be written anew as a whole, so that the next start has less to read."""
         epochs = self.epochs_file()
         return self._chain.side_files() + ([] if epochs is None else [epochs])
+
+    @property
+    def has_wrong_files(self) -> bool:
+        """Some of `side_files` hold what is not so."""
+        return self._chain.has_wrong_files
 
     def epochs_file(self) -> SideFile | None:
         """Also before a new start is stored: who wrote the last record before it cannot be read from the log later."""

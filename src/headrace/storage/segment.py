@@ -284,13 +284,18 @@ class Segment:
         self.first_timestamp = made.first_timestamp
         self._set_newest(made.max_timestamp, made.max_timestamp_offset)
 
-    def end_as(self, remade: Segment) -> None:
+    def end_as(self, remade: Segment, end_offset: int) -> None:
         """Its end was cut off, and it is written to again."""
         self.size = remade.size
         self.synced_size = min(self.synced_size, self.size)
         self.is_sealed = False
         self._take_indexes(remade)
-        self.aborted, self.saved_aborted = remade.aborted, remade.saved_aborted
+        if self.aborted is None:  # otherwise ours is newer: a checkpoint may have written more of it meanwhile
+            is_wrong = remade.saved_aborted == NO_FILE
+            self.aborted = remade.aborted
+            self.saved_aborted = NO_FILE if is_wrong else max(self.saved_aborted, remade.saved_aborted)
+        assert self.aborted is not None
+        self.aborted.cut(end_offset)
 
     def finish_time_index(self) -> None:
         """The last entry of a time index names the largest timestamp of the whole segment."""
@@ -403,12 +408,14 @@ def _save(disk: Disk, path: str, index: OffsetIndex | TimeIndex, saved: int, ent
 
 
 def cut_file(disk: Disk, path: str, size: int) -> None:
+    """Blocking; durable when it returns."""
     try:
         file = disk.open(path)
     except FileNotFoundError:
         return
     try:
         file.truncate(min(size, file.size()))
+        file.sync()  # or a power cut brings the rest back, and a start believes what is below the recovery point
     except OSError as error:
         raise DiskFailure(f"the disk refused to cut {path}: {error}") from error
     finally:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.model.names import LogId, TopicPartition
     from headrace.runtime.disk import Disk
     from headrace.runtime.world import World
-    from headrace.storage.cutting import FoundCut
+    from headrace.storage.cutting import CutSearch, FoundCut
     from headrace.storage.log import PartitionLog
     from headrace.storage.recovery import RecoveryReport
     from headrace.storage.settings import LogSettings
@@ -103,11 +103,14 @@ class LogStore:
         """Flush and close every log, and leave a mark that all is in order. Nothing is written afterwards."""
         logs = list(self._logs.values())
         await self.flusher.flush(logs)
-        await self._write_beside([file for log in logs if not log.is_closed for file in log.side_files()])
+        beside = [(log, log.side_files()) for log in logs if not log.is_closed]
+        await self._write_beside([file for _, files in beside for file in files])
         breather = Breather(self.world.clock)
         closed: dict[LogId, int] = {}
-        for log in logs:
-            if _close_cleanly(log):
+        for log, files in beside:
+            if not all(file.is_written for file in files):
+                log.close(is_clean=False)
+            elif _close_cleanly(log):
                 closed[log.log_id] = log.flushed_offset
             await breather.breathe()
         is_complete = not self._unopened and len(closed) == len(logs)
@@ -304,12 +307,12 @@ class LogStore:
         """
         while (found := await self._find_cut(log, offset)) is not None:
             async with self.swaps.rewriting, self._checkpointing:
-                await self.swaps.settle_held(log)
-                await self._cut(log, found, on_cut)
+                if log.is_as_in(found.search):  # otherwise it is searched again
+                    await self._cut(log, found, on_cut)
 
     async def _find_cut(self, log: PartitionLog, offset: int) -> FoundCut | None:
         """None if there is nothing to cut off. Without a lock: it may read for seconds."""
-        while (search := log.begin_cut(offset)) is not None:
+        while (search := await self._begin_cut(log, offset)) is not None:
             try:
                 return await self._work.run(search.find)
             except (DamagedLog, DiskFailure):
@@ -317,14 +320,21 @@ class LogStore:
                     raise
         return None
 
+    async def _begin_cut(self, log: PartitionLog, offset: int) -> CutSearch | None:
+        """What a swap has left to do must be done before anybody looks: snapshots that it removes would mislead."""
+        async with self.swaps.rewriting:
+            await self.swaps.settle_held(log)
+            return log.begin_cut(offset)
+
     async def _cut(self, log: PartitionLog, found: FoundCut, on_cut: Callable[[], None] | None) -> None:
         await self.swaps.lower_mark(log, found.end_offset)
         start_offset = min(log.start_offset, found.search.offset)
-        if not await self._lower(log.log_id, found.end_offset, start_offset):
+        # To its end, also if the caller is cancelled: what was stored has to be known.
+        if not await outlast(self._lower(log.log_id, found.end_offset, start_offset)):
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be truncated safely")
         files = log.apply_cut(found)
         if files is None:
-            return  # it has changed, and is searched again
+            return  # a segment was added or has expired meanwhile
         if on_cut is not None:
             on_cut()
         try:
@@ -345,7 +355,11 @@ class LogStore:
         async with self.swaps.rewriting, self._checkpointing:  # a swap would put other files where these are written
             points = self._points.all()  # also of logs that are missing: they must not begin below what was safe
             points |= await self._save_hints(
-                [log for log in self._logs.values() if points.get(log.log_id) != log.flushed_offset]
+                [
+                    log
+                    for log in self._logs.values()
+                    if points.get(log.log_id) != log.flushed_offset or log.has_wrong_files
+                ]
             )
             if not self._points.is_stored(points):
                 await self.flusher.sync_everything()

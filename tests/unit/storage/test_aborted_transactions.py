@@ -11,6 +11,7 @@ from headrace.storage import layout
 from headrace.storage.aborted import AbortedIndex
 from headrace.storage.handles import Handles
 from headrace.storage.recovery import open_log
+from headrace.storage.segment import Segment
 from headrace.storage.settings import LogSettings
 from headrace.wire.control import Marker
 from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, append, batch_at, marker_at, new_log, reopened
@@ -134,6 +135,34 @@ def test_a_cut_takes_those_behind_it(disk: SystemDisk) -> None:
     assert producer.current_txn_first_offset == 8, "its marker is gone"
     append(log, marker_at(9, 7, ABORT))
     assert aborted_in(reopened(log, recovery_point=0, is_clean=False)) == EVERY[:5]
+
+
+def test_an_index_may_leave_memory_while_a_thread_looks(disk: SystemDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_with_aborts(disk)
+    log.save_hints()
+    last = log.segments[0]
+    slot = Segment.__dict__["aborted"]
+    looks = 0
+
+    def get(segment: Segment) -> AbortedIndex | None:
+        nonlocal looks
+        found: AbortedIndex | None = slot.__get__(segment)
+        if segment is last:
+            looks += 1
+            if looks == 1:  # the loop's turn: others are read, and this one was not for the longest time
+                slot.__set__(last, None)
+        return found
+
+    search = log.begin_cut(last.base_offset + 3)
+    assert search is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "aborted", property(get, slot.__set__))
+        found = search.find()
+    files = log.apply_cut(found)
+    assert files is not None
+    files.write()
+    log.finish_cut(files)
+    assert aborted_in(log) == EVERY[:1]
 
 
 def test_it_goes_with_its_segment(disk: SystemDisk) -> None:

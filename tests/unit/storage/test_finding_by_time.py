@@ -166,10 +166,10 @@ def test_a_lookup_that_begins_in_the_middle_of_a_cut_does_not_take_it_for_damage
             is_cut.wait(30)
         return honest_open(disk, path, create=create)
 
-    def cut_under_a_lookup(chain: Chain, last: Segment, remade: Segment) -> list[str]:
+    def cut_under_a_lookup(chain: Chain, end_offset: int, last: Segment, remade: Segment) -> list[str]:
         thread.start()
         assert has_looked.wait(30)
-        dropped = honest_cut(chain, last, remade)
+        dropped = honest_cut(chain, end_offset, last, remade)
         is_cut.set()
         while looks < 2 and thread.is_alive():  # so that it has seen what there is in the middle
             time.sleep(0.001)

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.model.errors import Refusal
+from headrace.model.errors import DiskFailure, Refusal
 from headrace.runtime.disk import SystemDisk
-from headrace.simulation.device import os_error
+from headrace.simulation.device import Operation, os_error
 from tests.unit.storage.small_logs import append, batch_at, end_if_cut, log_of, new_log, read_all, reopened
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import SystemFile
+    from headrace.simulation.device import Device
+    from headrace.simulation.disk import SimulatedDisk
 
 
 @pytest.mark.parametrize("offset", [0, 1, 7, 15, 39])
@@ -127,3 +129,13 @@ def test_a_cut_that_finds_no_descriptor_leaves_every_segment_and_producer(
     assert log.cuts == 0
     log.truncate(first_to_go.base_offset)
     assert [header.base_offset for header in read_all(log)] == list(range(first_to_go.base_offset))
+
+
+def test_a_log_whose_cut_failed_takes_no_more(device: Device, simulated: SimulatedDisk) -> None:
+    """Its file is longer than it says: what comes next would be written behind what was cut off."""
+    log = log_of(simulated, 40)
+    device.fail(Operation.REMOVE)
+    with pytest.raises(DiskFailure):
+        log.truncate(21)
+    with pytest.raises(DiskFailure):
+        append(log, batch_at(21, epoch=1))

@@ -9,7 +9,7 @@ import pytest
 from headrace.model.names import LogId, TopicId
 from headrace.storage import layout
 from headrace.storage.damage import DamagedLog
-from headrace.storage.handles import REFUSALS_PER_SEARCH, Handles
+from headrace.storage.handles import SEARCHES_SPARED, Handles
 from headrace.storage.index import TIME_ENTRY_BYTES
 from headrace.storage.recovery import create_log, open_log
 from tests.unit.storage.small_logs import (
@@ -91,7 +91,7 @@ def test_a_read_that_may_wait_opens_no_file_beyond_the_limit(disk: SystemDisk) -
         piece.release()
 
     waiting = [log for log, piece in zip(logs, slices, strict=True) if piece is None]
-    for _ in range(REFUSALS_PER_SEARCH):
+    for _ in range(SEARCHES_SPARED):
         again = waiting[0].read(0, 1000, 1, at_least_one=False)
         if again is not None:
             break

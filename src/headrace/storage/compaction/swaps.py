@@ -88,7 +88,7 @@ class Swaps:
         """Offsets are missing in what follows: say so beside the log, once, before it is written."""
         async with self.rewriting:
             if not log.is_closed and log.mark is None:
-                await self._store_mark(log, NOTHING_CLEAN)
+                await self._store_mark(log, NOTHING_CLEAN, "mark a log as the copy of a compacted one")
 
     # ---- for whoever changes a log in other ways, and holds `rewriting`
 
@@ -113,6 +113,6 @@ class Swaps:
         await self._work.change(rest, STEP)
         self._unsettled.pop(log.log_id, None)
 
-    async def _store_mark(self, log: PartitionLog, mark: Mark) -> None:
-        await self._work.change(partial(store_mark, self._work.disk, log.directory, mark), STEP)
+    async def _store_mark(self, log: PartitionLog, mark: Mark, what: str = STEP) -> None:
+        await self._work.change(partial(store_mark, self._work.disk, log.directory, mark), what)
         log.mark = mark
