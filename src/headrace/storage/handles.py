@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.runtime.disk import Disk, File
     from headrace.storage.segment import Segment
 
@@ -44,7 +46,8 @@ class Handles:
         self._open: OrderedDict[Segment, None] = OrderedDict()
         self._loaded: OrderedDict[Segment, int] = OrderedDict()
         self._index_entries = 0
-        self._vain_searches_left = 0
+        self._room_to_read = _SparingSearch(self._close_one)
+        self._room_to_tidy = _SparingSearch(self._close_one)
 
     @property
     def open_count(self) -> int:
@@ -75,7 +78,7 @@ class Handles:
 
     def has_room(self, segment: Segment) -> bool:
         """False if the segment's file could be opened only beyond the limit: all the open ones are in use."""
-        return segment.file is not None or len(self._open) < self._open_files_most or self._close_one_if_likely()
+        return segment.file is not None or len(self._open) < self._open_files_most or self._room_to_read.found()
 
     def close(self, segment: Segment) -> None:
         """Forget a segment. Its file lives on while it is leased."""
@@ -103,20 +106,10 @@ class Handles:
         """Above the first limit files are closed that nobody needs. Those that wait for their flush stay: it is under
         way. Only at the second one is it waited for."""
         for _ in range(CLOSED_AT_ONCE):
-            if len(self._open) < self._open_files_wanted or not self._close_one_if_likely():
+            if len(self._open) < self._open_files_wanted or not self._room_to_tidy.found():
                 break
         if len(self._open) >= self._open_files_most and not self._close_one():
             self._close_one_at_any_price()
-
-    def _close_one_if_likely(self) -> bool:
-        """Looking for one takes a while if there is none. So a search in vain stands for the next few."""
-        if self._vain_searches_left:
-            self._vain_searches_left -= 1
-            return False
-        if self._close_one():
-            return True
-        self._vain_searches_left = SEARCHES_SPARED
-        return False
 
     def _close_one_at_any_price(self) -> bool:
         """Every open file is in use or waits for its flush. One sync of the whole file system is far cheaper than one
@@ -141,3 +134,21 @@ class Handles:
                 del self._open[segment]
                 return True
         return False
+
+
+class _SparingSearch:
+    """Looking for a file to close takes a while if there is none. So a search in vain stands for the next few."""
+
+    __slots__ = ("_search", "_spared_left")
+
+    def __init__(self, search: Callable[[], bool]) -> None:
+        self._search = search
+        self._spared_left = 0
+
+    def found(self) -> bool:
+        if self._spared_left:
+            self._spared_left -= 1
+            return False
+        is_found = self._search()
+        self._spared_left = 0 if is_found else SEARCHES_SPARED
+        return is_found

@@ -103,6 +103,14 @@ def test_if_too_many_wait_one_sync_makes_room(device: Device, simulated: Simulat
         assert log.flushed_offset == 1
 
 
+def test_who_reads_finds_room_although_who_writes_has_searched_in_vain(simulated: SimulatedDisk) -> None:
+    handles = Handles(simulated, open_files=2)
+    logs = logs_on(handles, 3)
+    for log in logs:
+        append(log, batch_at(0))
+    assert all(len(read_all(log)) == 1 for log in logs)
+
+
 def leave_descriptors(simulated: SimulatedDisk, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the system does it: `count` files of this disk can be open at once."""
     honest_open = simulated.open
