@@ -47,18 +47,24 @@ class StallWatch:
 
     def _watch(self) -> None:
         stalled_since_s: float | None = None
-        while not self._is_over.wait(self._still_s / 2):
-            seen_s = self._seen_s
+        due_s = self._next_look_s()
+        while not self._is_over.wait(due_s - time.monotonic()):
+            seen_s, late_s, due_s = self._seen_s, time.monotonic() - due_s, self._next_look_s()
             if stalled_since_s is not None and seen_s != stalled_since_s:
                 self._tell(f"this node goes on; it stood still for {seen_s - stalled_since_s:.1f} s")
                 stalled_since_s = None
-            if stalled_since_s is None and time.monotonic() - seen_s > self._still_s:
+            if late_s > self._still_s / 2:  # so was this thread, and it holds up nobody
+                self._tell(f"this node's process was stopped, or got no CPU, for {late_s:.1f} s")
+            elif stalled_since_s is None and time.monotonic() - seen_s > self._still_s:
                 stalled_since_s = seen_s
                 self._tell(f"this node stands still, and has not answered for {self._still_s:g} s. {self._place()}")
+
+    def _next_look_s(self) -> float:
+        return time.monotonic() + self._still_s / 2
 
     def _place(self) -> str:
         frame = sys._current_frames().get(self._loop_thread)
         if frame is None:
             return "Its thread has ended"
         lines = traceback.format_list(traceback.extract_stack(frame)[-FRAMES_SHOWN:])
-        return f"It is here, unless its machine or its process was stopped:\n{''.join(lines).rstrip()}"
+        return f"It is here:\n{''.join(lines).rstrip()}"
