@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from headrace.metadata.internal import is_internal
 from headrace.simulation.announced_transactions import produce_announced
 from headrace.simulation.group_workloads import ClassicGroup, audit_offsets, check_offsets
 from headrace.simulation.history import Kind
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from headrace.client.cluster import Cluster
+    from headrace.model.names import TopicPartition
     from headrace.simulation.group_processes import ProcessGroup
     from headrace.simulation.history import Figures, Reading
     from headrace.simulation.reloading import Picture
@@ -123,8 +125,14 @@ class Coordination:
             await self._stage.cluster.run_on(LEAVER, leave_open(self._stage, LEAVER, LEAVER, LEFT_OPEN_MS))
 
     async def note_state(self, cluster: Cluster) -> None:
-        """What the coordinators know, at the last moment before they go down."""
-        self._before = await self._describe(cluster)
+        """What the coordinators know, at the last moment before they go down.
+
+        Dead members' sessions end all the while. Whatever changes is written down by its coordinator, so as long as it
+        writes, the picture is of no single moment, and is taken again.
+        """
+        written: object = None
+        while written != (written := self._written_by_coordinators()):
+            self._before = await self._describe(cluster)
 
     async def check_state(self, cluster: Cluster) -> None:
         """They know the same when they are loaded anew. To be called soon: sessions end again."""
@@ -148,6 +156,17 @@ class Coordination:
         if self._transformation is not None:
             self._transformation.check(committed, figures)
         stage.groups.count(figures)
+
+    def _written_by_coordinators(self) -> dict[TopicPartition, int]:
+        """Where their logs end, as seen from inside the nodes."""
+        ends: dict[TopicPartition, int] = {}
+        for process in self._stage.cluster.nodes:
+            assert process.present is not None, "nothing goes wrong any more"
+            for topic in process.present.topics:
+                for partition in topic.partitions:
+                    if partition is not None and is_internal(partition.name.topic):
+                        ends[partition.name] = max(ends.get(partition.name, 0), partition.log.next_offset)
+        return ends
 
     async def _describe(self, cluster: Cluster) -> Picture:
         return await describe_all(cluster, self._group_ids, self._stage.transactions.transactional_ids)

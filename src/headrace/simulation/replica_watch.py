@@ -7,6 +7,7 @@ I8, I10 and I11 of the cluster's invariants:
   it (the *true* high watermark) is on the disk of everyone who may be elected, the same bytes on each: who is in the
   in-sync set, and who is eligible beside it.
 - Everyone who may be elected counts for its leader.
+- No leader has anything that was confirmed to be deleted.
 - Nobody who is fenced leads: its lease was over before.
 - Nobody who is fenced is in an in-sync set, but for its last member.
 """
@@ -204,7 +205,9 @@ class ReplicaWatch:
         replica = partition.replica
         epoch, truth, log = replica.leader_epoch, self._truth(partition.log_id), partition.log
         self._check_leader(partition.log_id, partition.name, epoch, node_id)
-        self._check_counted(node_id, partition)
+        if self._is_elected(node_id, partition):
+            self._check_counted(node_id, partition)
+            self._check_deleted(node_id, partition)
         watermark, known = partition.high_watermark, truth.watermark_of.get(epoch, 0)
         if watermark < known:
             detail = f"node {node_id} had {known} before, in epoch {epoch}"
@@ -221,15 +224,26 @@ class ReplicaWatch:
         truth.high_watermark = max(truth.high_watermark, watermark)
         return is_news
 
+    def _is_elected(self, node_id: NodeId, partition: Partition) -> bool:
+        """By what was decided last; a leader may not have heard of that yet."""
+        state = self._state_of(partition)
+        return state is not None and (state.leader, state.leader_epoch) == (node_id, partition.replica.leader_epoch)
+
     def _check_counted(self, node_id: NodeId, partition: Partition) -> None:
         """Whoever may be elected counts for the high watermark, also while the leader has not heard of it yet."""
         state, replica = self._state_of(partition), partition.replica
-        if state is None or (state.leader, state.leader_epoch) != (node_id, replica.leader_epoch):
-            return
+        assert state is not None, "somebody was elected"
         uncounted = {*state.isr, *state.eligible} - replica._members
         if uncounted:
             detail = f"{_electable(state)}, and node {node_id} leads with {replica.in_sync}"
             self._report(Kind.UNCOUNTED, partition.name, partition.high_watermark, detail)
+
+    def _check_deleted(self, node_id: NodeId, partition: Partition) -> None:
+        """A deletion is confirmed when all who may be elected have made it."""
+        start_offset, deleted = partition.log.start_offset, self._history.delete_done.get(partition.name, 0)
+        if start_offset < deleted:
+            detail = f"node {node_id} leads, and everything below {deleted} was to be gone"
+            self._report(Kind.UNDELETED, partition.name, start_offset, detail)
 
     def _check_lease(self, process: NodeProcess, partition: Partition) -> None:
         """Before the controller fences a node, and others lead, it has stopped by itself: its lease is over.
