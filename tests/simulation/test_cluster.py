@@ -40,6 +40,11 @@ def assert_good(report: Report) -> None:
     assert report.is_good, "\n".join([*map(str, report.violations), "the last events:", *report.last_events[-30:]])
 
 
+def test_a_session_that_ends_while_the_judge_asks_coordinators_is_no_violation() -> None:
+    """Here that of a dead member ended after its group was asked for, and before the nodes went down."""
+    assert_good(run_scenario(2104, node_count=NODES, trouble_s=20.0))
+
+
 @one_process
 def test_the_seeds_see_every_kind_of_trouble_and_enough_work() -> None:
     totals = Totals()
