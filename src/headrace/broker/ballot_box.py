@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 FILE: Final = "quorum-state"
 RESERVE_BYTES: Final = 16 << 10  # a hundred elections without a byte of free space
 UNFLUSHED_MAX: Final = 1 << 10  # bytes behind the last whole line: each start whose flush fails leaves one more
-NO_GUESS: Final = (
+FORGOTTEN: Final = (
     "A voter that has forgotten its vote might vote twice. If other nodes of the cluster run, start this one with an "
-    "empty data directory, and it fetches everything from them. If it is alone, remove the file"
+    "empty data directory, and it fetches everything from them"
 )
 REWRITE_BYTES: Final = 64 << 10  # by then it is worth to begin anew, with the last line alone
 
@@ -62,7 +62,7 @@ class BallotBox:
         if last is None or len(content) - last.end > UNFLUSHED_MAX:
             position = 0 if last is None else last.end
             problem = "the file that says whom this node voted for is damaged"
-            raise DamagedLog(FILE, position, 0, problem, advice=NO_GUESS)
+            raise DamagedLog(FILE, position, 0, problem, advice=f"{FORGOTTEN}. If it is alone, remove the file")
         self._file = self._disk.open(FILE)
         if last.end < len(content):
             self._file.truncate(last.end)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from headrace.broker.ballot_box import BallotBox
+from headrace.broker.ballot_box import FILE as BALLOT_FILE
+from headrace.broker.ballot_box import FORGOTTEN, BallotBox
 from headrace.broker.metadata_entries import batch_of, entry_of
 from headrace.broker.metadata_snapshot import decode_snapshot, encode_snapshot
 from headrace.model.errors import DiskFailure, DiskFull, ErrorCode, Refusal
 from headrace.model.names import LogId, Offset, TopicId, TopicPartition
-from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot, Term
+from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot
 from headrace.raft.ready import Ballot
 from headrace.storage.damage import DamagedLog
 from headrace.storage.disk_work import replace_if_room
@@ -85,12 +86,18 @@ class MetadataStore:
         if self.log.next_offset != self._believed_end:
             await self._restart_log(self._believed_end)
 
-    def load_ballot(self) -> Ballot:
-        """Without a file: nobody was voted for, in the latest term that the log knows."""
+    def load_ballot(self, found: RaftLog, *, is_alone: bool) -> Ballot:
+        """For the log as it was found. Whoever has heard of a term has saved a ballot before anything else of that
+        term; so if there is none it is lost, and it cannot be told whom this node voted for. Alone it votes for itself.
+        """
         try:
-            return self._ballots.load() or Ballot(Term(max(self.log.epochs.latest, NO_TERM)))
+            ballot = self._ballots.load()
         except OSError as error:
             raise DiskFailure(f"the vote of this node cannot be written again: {error}") from error
+        if ballot is None and found.last_term > NO_TERM and not is_alone:
+            problem = "the file that says whom this node voted for is missing"
+            raise DamagedLog(BALLOT_FILE, 0, 0, problem, advice=FORGOTTEN)
+        return ballot or Ballot(found.last_term)
 
     def _entries(self) -> Iterator[Entry]:
         log = self.log

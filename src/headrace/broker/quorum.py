@@ -110,7 +110,8 @@ class Quorum:
 
         What is found is not known to be agreed on, unless this node is the only voter.
         """
-        raft_log, ballot = self._store.load(self._first), self._store.load_ballot()
+        raft_log = self._store.load(self._first)
+        ballot = self._store.load_ballot(raft_log, is_alone=raft_log.membership.voter_ids == (self._me.node_id,))
         self.image, self.applied_end = image_of(raft_log.snapshot.payload), raft_log.snapshot.end
         self.found_image = self.image
         for entry in raft_log.entries_from(raft_log.start, BYTES_UNLIMITED):
