@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.metadata.placement import Loads, Seat, place_partitions
+from headrace.metadata.placement import Loads, Seat, place_behind, place_partitions
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import LogId
 
@@ -35,19 +35,28 @@ def seats(image: ClusterImage) -> list[Seat]:
 def spread(
     image: ClusterImage, topic_id: TopicId, first_partition: int, partition_count: int, replication_factor: int
 ) -> list[CreatedPartition]:
+    """Over the nodes that take new replicas. If they are too few, others get some as well, as in Kafka: they are away
+    or draining now, and in sync when they have come back. Without that a lost node would keep topics from being made.
+    """
     nodes = seats(image)
     if replication_factor < 1:
         raise Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"the replication factor is at least 1, or -1 for the default; not {replication_factor}",
         )
-    if replication_factor > len(nodes):
+    if replication_factor > len(image.nodes):
         raise Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} needs as many nodes, the cluster has {len(nodes)}",
+            f"replication factor {replication_factor} needs as many nodes, the cluster has {len(image.nodes)}",
         )
+    if not nodes:
+        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "every node is away or draining, and takes no partition")
     log_ids = [LogId(topic_id, first_partition + number) for number in range(partition_count)]
-    placed = place_partitions(nodes, Loads(image.loads), log_ids, replication_factor)
+    loads = Loads(image.loads)
+    placed = place_partitions(nodes, loads, log_ids, min(replication_factor, len(nodes)))
+    if replication_factor > len(nodes):
+        absent = [Seat(it.node_id, it.rack) for _, it in sorted(image.nodes.items()) if not it.may_lead]
+        placed = place_behind(nodes, placed, absent, loads, log_ids, replication_factor)
     return [CreatedPartition(log_id.partition, replicas) for log_id, replicas in zip(log_ids, placed, strict=True)]
 
 

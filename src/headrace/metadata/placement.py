@@ -79,6 +79,27 @@ def place_partitions(
     return placed
 
 
+def place_behind(
+    taken: Sequence[Seat],
+    placed: Sequence[tuple[NodeId, ...]],
+    others: Sequence[Seat],
+    loads: Loads,
+    log_ids: Sequence[LogId],
+    replication_factor: int,
+) -> list[tuple[NodeId, ...]]:
+    """More replicas, on other seats, behind those that were placed on all that are `taken`. So none of them leads."""
+    by_id = {seat.node_id: seat for seat in taken}
+    total = sum(loads.replicas[seat.node_id] for seat in others) + (replication_factor - len(taken)) * len(log_ids)
+    room = -(-total // len(others))
+    wide = []
+    for log_id, replicas in zip(log_ids, placed, strict=True):
+        kept = [by_id[node_id] for node_id in replicas]
+        chosen = _choose(others, loads, log_id, replication_factor, room, kept)
+        wide.append(tuple(seat.node_id for seat in chosen))
+        loads.replicas.update(wide[-1][len(replicas) :])
+    return wide
+
+
 def _choose(
     seats: Sequence[Seat], loads: Loads, log_id: LogId, count: int, room: int, kept: Sequence[Seat] = ()
 ) -> list[Seat]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -85,6 +86,32 @@ def test_who_was_assigned_by_hand_and_is_away_neither_leads_nor_is_in_sync():
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         "partition 0 is assigned to nodes that are all away: [3, 1]",
     )
+
+
+def test_nodes_that_are_away_get_replicas_if_the_others_are_too_few():
+    image = cluster_of(1, 2, 3, 4, 5)
+    for away in (2, 4):
+        image = image.apply_all(fence_node(image, NodeId(away)).records)
+    image = with_topics(image, NewTopic("enough", 6, 3), NewTopic("wide", 6, 4))
+    assert {node_id for it in image.topic_named("enough").in_order() for node_id in it.replicas} == {1, 3, 5}
+    wide = list(image.topic_named("wide").in_order())
+    assert {partition.isr for partition in wide} == {partition.replicas[:3] for partition in wide}
+    assert Counter(partition.leader for partition in wide) == {1: 2, 3: 2, 5: 2}
+    assert Counter(partition.replicas[3] for partition in wide) == {2: 3, 4: 3}
+
+
+def test_a_draining_node_gets_replicas_if_the_others_are_too_few():
+    image = cluster_of(1, 2)
+    image = image.apply_all(drain_node(image, NodeId(2)).records)
+    (partition,) = with_topics(image, NewTopic("orders", 1, 2)).topic_named("orders").in_order()
+    assert (partition.replicas, partition.isr, partition.leader) == ((1, 2), (1, 2), 1)
+
+
+def test_nothing_is_placed_where_nobody_takes_anything():
+    image = cluster_of(1)
+    image = image.apply_all(drain_node(image, NodeId(1)).records)
+    (outcome,) = create_topics(image, [NewTopic("orders", 1, 1)], NODE, TopicIds()).response
+    assert refused(outcome)[0] is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_validate_only_answers_the_same_but_changes_nothing():
