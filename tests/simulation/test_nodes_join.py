@@ -92,6 +92,52 @@ def test_a_guest_that_has_moved_is_let_in_again_without_an_invitation(monkeypatc
     played(story)
 
 
+def test_voters_may_move_one_after_the_other_each_told_of_its_own_new_place_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the last one was told of the others is no longer true; where they are now is in its log."""
+    old_port = simulated_cluster.CLUSTER_PORT
+    new_port = old_port + 1
+
+    async def story(cluster: SimulatedCluster) -> list[int]:
+        monkeypatch.setattr(simulated_cluster, "CLUSTER_PORT", new_port)
+        for process in cluster.nodes:
+            process.ask_to_stop()
+            await process.host.is_down.wait()
+            process._voters = {
+                it.node_id: Address(it.host.name, new_port if it is process else old_port) for it in cluster.nodes
+            }
+            process.launch()
+            await cluster.wait_ready()
+        assert process.node is not None
+        endpoints = [node.endpoint(NODES) for node in process.node.image.nodes.values()]
+        return [endpoint.port for endpoint in endpoints if endpoint is not None]
+
+    assert played(story) == [new_port] * 3
+
+
+def test_an_old_disk_under_a_running_id_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    """It has a log, so it waits for its leader, who counts on the other one."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        process = cluster.nodes[2]
+        process.host.crash()
+        old_device = process.host.device
+        process.host.replace_disk()
+        process.launch()
+        await until(lambda: process.is_serving)
+        ghost = NodeProcess(cluster.universe, FOUR, {}, {}, [Address("node-1", 9093)])
+        ghost.node_id = process.node_id
+        ghost.host.crash()  # it was up with a disk of its own
+        ghost.host.device = old_device
+        ghost.launch()
+        await asyncio.sleep(15)
+        assert not ghost.is_serving
+
+    played(story)
+    assert "this node has asked to be let in: node 3 is running, with another data directory" in caplog.text
+
+
 def test_an_id_that_a_living_node_has_is_refused() -> None:
     async def story(cluster: SimulatedCluster) -> BaseException | None:
         imposter = NodeProcess(cluster.universe, FOUR, {}, {}, [Address("node-1", 9093)])

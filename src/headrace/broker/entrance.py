@@ -51,6 +51,8 @@ class Entrance:
         self._quorum = quorum
         self._world = world
         self._ways_in = list(ways_in)
+        self._not_let_in: Refusal | None = None
+        """Why, as it was heard last; whoever waits for a leader wants to know."""
 
     async def find_cluster(self, identity: Identity) -> Identity:
         """For a node whose log is empty. Returns what its directory must remember from now on.
@@ -87,12 +89,13 @@ class Entrance:
                 async with asyncio.timeout(SAY_EVERY_S):
                     return await self._quorum.agreed_start()
             except TimeoutError:
-                log.warning(
-                    "no leader of the cluster was heard for %d s; do enough of its voters run, and do they reach %s? "
-                    "A node that was removed comes back with --join",
-                    SAY_EVERY_S,
-                    ", ".join(f"{it.host}:{it.port}" for it in self._place.endpoints[:1]) or "this node",
-                )
+                log.warning("no leader of the cluster was heard for %d s; %s", SAY_EVERY_S, self._what_to_look_at())
+
+    def _what_to_look_at(self) -> str:
+        if self._not_let_in is not None:
+            return f"this node has asked to be let in: {self._not_let_in.message}"
+        here = ", ".join(f"{it.host}:{it.port}" for it in self._place.endpoints[:1]) or "this node"
+        return f"do enough of its voters run, and do they reach {here}? A node that was removed comes back with --join"
 
     # ---- founding
 
@@ -152,12 +155,15 @@ class Entrance:
         been removed."""
         while not self._quorum.knows_agreed:
             try:
-                if isinstance(await self._ask_each(identity), str):
+                outcome = await self._ask_each(identity)
+                if isinstance(outcome, str):
                     break
+                self._not_let_in = outcome
             except Refusal as refusal:
                 self._quorum.give_up(refusal)
                 return
             await asyncio.sleep(RETRY_S)
+        self._not_let_in = None
         await self._tell_as_leader(identity)
 
     async def _tell_as_leader(self, identity: Identity) -> None:
@@ -200,14 +206,16 @@ class Entrance:
         for address in self._doors():
             try:
                 answer = await self._ask(address, self._request(identity), JoinClusterResponse)
-            except ClientError as trouble:
+            except (ClientError, Refusal) as trouble:
+                if isinstance(trouble, Refusal) and self._is_meant(address):
+                    raise
                 unreachable.append(str(trouble))
                 continue
             if answer.error_code == ErrorCode.NONE:
                 self._place.met.update({NodeId(it.node_id): Address(it.host, it.port) for it in answer.nodes})
                 return answer.cluster_id
             refusals.append(Refusal(ErrorCode(answer.error_code), answer.error_message or "the cluster refuses"))
-            if refusals[-1].code is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            if refusals[-1].code is ErrorCode.INCONSISTENT_CLUSTER_ID and self._is_meant(address):
                 raise refusals[-1]
         if refusals:
             return refusals[0]
@@ -218,15 +226,24 @@ class Entrance:
         )
 
     def _doors(self) -> list[Address]:
-        """Where the operator says that others are; else where they were when this node last heard of them."""
-        me = self._place.node_id
-        others = [at for node_id, at in sorted(self._place.voters.items()) if node_id != me]
+        """Where the operator says that others are, then where they were when this node last heard of them: either may
+        have changed since."""
         known = [
             Address(endpoint.host, endpoint.port)
             for node_id, node in sorted(self._quorum.found_image.nodes.items())
-            if node_id != me and (endpoint := node.endpoint(NODES)) is not None
+            if node_id != self._place.node_id and (endpoint := node.endpoint(NODES)) is not None
         ]
-        return list(self._ways_in) or others or known
+        return list(dict.fromkeys([*self._named_doors(), *known]))
+
+    def _is_meant(self, address: Address) -> bool:
+        """Whether it is a mistake if somebody else is there. Whoever has moved, and is only remembered there, may have
+        left the place to another cluster."""
+        named = self._named_doors()
+        return not named or address in named
+
+    def _named_doors(self) -> list[Address]:
+        voters = [at for node_id, at in sorted(self._place.voters.items()) if node_id != self._place.node_id]
+        return self._ways_in or voters
 
     def _request(self, identity: Identity) -> JoinClusterRequest:
         place = self._place
