@@ -9,7 +9,7 @@ from headrace.model.errors import DiskFailure
 from headrace.simulation.cluster import SimulatedCluster
 from headrace.simulation.disk import SimulatedDisk
 from headrace.simulation.universe import Universe, run
-from headrace.storage.damage import DamagedLog
+from headrace.storage.damage import MissingFile
 from tests.simulation.ready_clusters import ready_cluster
 
 LIMIT_S = 60.0
@@ -51,8 +51,8 @@ def exit_without_its_vote(node_count: int) -> BaseException | None:
 def test_a_voter_whose_vote_is_gone_does_not_start() -> None:
     """It might vote a second time in the same term, for another."""
     refusal = exit_without_its_vote(node_count=3)
-    assert isinstance(refusal, DamagedLog)
-    assert "whom this node voted for is missing" in str(refusal)
+    assert isinstance(refusal, MissingFile)
+    assert "quorum-state is missing: it says whom this node voted for" in str(refusal)
     assert "empty data directory" in str(refusal)
 
 

@@ -17,7 +17,7 @@ from headrace.model.errors import DiskFailure, DiskFull, ErrorCode, Refusal
 from headrace.model.names import LogId, Offset, TopicId, TopicPartition
 from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot
 from headrace.raft.ready import Ballot
-from headrace.storage.damage import DamagedLog
+from headrace.storage.damage import DamagedLog, MissingFile
 from headrace.storage.disk_work import replace_if_room
 from headrace.wire.batches import CorruptBatch, read_header
 
@@ -95,8 +95,7 @@ class MetadataStore:
         except OSError as error:
             raise DiskFailure(f"the vote of this node cannot be written again: {error}") from error
         if ballot is None and found.last_term > NO_TERM and not is_alone:
-            problem = "the file that says whom this node voted for is missing"
-            raise DamagedLog(BALLOT_FILE, 0, 0, problem, advice=FORGOTTEN)
+            raise MissingFile(BALLOT_FILE, "it says whom this node voted for", advice=FORGOTTEN)
         return ballot or Ballot(found.last_term)
 
     def _entries(self) -> Iterator[Entry]:

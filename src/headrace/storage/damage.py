@@ -49,6 +49,15 @@ class MissingLog(DamagedLog):
         self.args = (words,)
 
 
+class MissingFile(DamagedLog):
+    """A file is gone, and nothing else says what was in it."""
+
+    def __init__(self, path: str, problem: str, *, advice: str) -> None:
+        super().__init__(path, 0, 0, problem, advice=advice)
+        self.finding = f"{path} is missing: {problem}"
+        self.args = (f"{self.finding}. {advice}",)
+
+
 class DamagedRange(NamedTuple):
     """Bytes that were looked at and are not what was written. No reader may get them."""
 
