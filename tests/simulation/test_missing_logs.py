@@ -161,6 +161,47 @@ def test_fewer_are_enough_while_the_whole_copy_is_away_and_it_is_still_the_one_t
     assert play(act) == {(0, RECORDS)}
 
 
+def test_one_that_nobody_counts_on_is_fetched_again_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Two others are enough. The node remembers that it had the log: a topic made while it was away is no news."""
+
+    async def act(scene: Scene) -> set[tuple[int, int]]:
+        follower = scene.follower
+        await scene.checkpoint(follower)
+        follower.host.crash()
+        await scene.until(lambda state: follower.node_id not in {*state.isr, *state.eligible})
+        scene.remove_log(follower)
+        await scene.start_all([follower])
+        assert damage_of(follower) == (0, 1, 1)
+        return scene.offsets()
+
+    assert play(act, replicas=3) == {(0, RECORDS)}
+    assert "is missing; it is fetched again" in caplog.text
+
+
+def test_a_missing_log_counts_as_damage_until_it_is_fetched_again() -> None:
+    async def act(scene: Scene) -> set[tuple[int, int]]:
+        follower, leader = scene.follower, scene.leader
+        follower.host.crash()
+        await scene.until(lambda state: follower.node_id in state.eligible)
+        leader.host.crash()
+        await scene.until(lambda state: not state.has_leader)
+        scene.remove_log(follower)
+        await scene.start(follower)
+        assert damage_of(follower) == (1, 1, 0)
+        await scene.start_all([leader])
+        assert damage_of(follower) == (0, 1, 1)
+        return scene.offsets()
+
+    assert play(act, nodes=5) == {(0, RECORDS)}
+
+
+def damage_of(process: NodeProcess) -> tuple[int, int, int]:
+    """Damaged now, found, and fetched again, as the metrics tell it."""
+    node = process.node
+    assert node is not None
+    return node.damage.damaged_count, node.counters.damage_found, node.counters.replicas_given_up
+
+
 def test_a_damaged_copy_is_not_given_up_for_a_missing_one() -> None:
     """Most of it is whole, and an operator may find the rest in a backup. In the other there is nothing at all."""
 

@@ -47,7 +47,7 @@ class DamageCare:
 
     @property
     def damaged_count(self) -> int:
-        return len(self._damaged)
+        return len(self._damaged) + len(self._node.damaged_at_start)
 
     # ---- who finds something
 
@@ -65,9 +65,17 @@ class DamageCare:
             self._last_epochs[partition.log_id] = partition.replica.leader_epoch
         self._news.set()
 
+    def unopened(self) -> None:
+        """A log could not be opened: at the start, or later, if there was no room for it at first."""
+        self._node.counters.damage_found += 1
+        self._news.set()
+
+    def begun_anew(self) -> None:
+        """Such a log is fetched again."""
+        self._node.counters.replicas_given_up += 1
+
     def look(self) -> None:
-        """A log could not be opened: at the start, or later, if there was no room for it at first. Or one was begun
-        anew, and its old copy is kept for a while."""
+        """A log was begun anew, and its old copy is kept for a while."""
         self._news.set()
 
     def met(self, partition: Partition, offset: int) -> None:

@@ -66,6 +66,26 @@ class Watcher(Protocol):
     def settings_changed(self) -> None: ...
 
 
+class Care(Protocol):
+    """Who looks after replicas that are damaged, or gone."""
+
+    def met(self, partition: Partition, offset: int) -> None:
+        """Somebody met bytes that make no sense, at this offset."""
+        ...
+
+    def unopened(self) -> None:
+        """A log is gone, or could not be opened. If it is counted on it stands in `damaged_at_start`."""
+        ...
+
+    def begun_anew(self) -> None:
+        """A log that was unopened begins anew, to be fetched again."""
+        ...
+
+    def look(self) -> None:
+        """An old copy is kept beside its successor."""
+        ...
+
+
 class _Anew(NamedTuple):
     """A replica that is to be thrown away and begun where its leader's log begins."""
 
@@ -88,13 +108,10 @@ class Following:
         watcher: Watcher,
         followers: Followers,
         is_leased: Callable[[], bool],
-        on_damage: Callable[[Partition, int], None],
-        on_set_aside: Callable[[], None],
+        care: Care,
         on_no_room: Callable[[LogId], None],
     ) -> None:
-        """`on_damage` hears of a partition and an offset where somebody met bytes that make no sense; `on_set_aside`,
-        that there is something new in `damaged_at_start`, or an old copy beside its successor; `on_no_room`, that a log
-        could not be opened or made, which is tried again every now and then."""
+        """`on_no_room` hears that a log could not be opened or made, which is tried again every now and then."""
         self._node_id = node_id
         self._configs = configs
         self._topics = topics
@@ -104,8 +121,7 @@ class Following:
         self._watcher = watcher
         self._followers = followers
         self._is_leased = is_leased
-        self._on_damage = on_damage
-        self._on_set_aside = on_set_aside
+        self._care = care
         self._on_no_room = on_no_room
         self.damaged_at_start: dict[LogId, DamagedLog] = {}
         """What could not be opened, and nobody else could give us yet."""
@@ -196,17 +212,24 @@ class Following:
 
     def _note_missing(self, image: ClusterImage) -> None:
         """What is counted on was here in an earlier life. If it is gone now it is given up like a damaged log, for an
-        empty one in its place might be elected."""
+        empty one in its place might be elected. What is not is simply fetched again; if it was here, that is said."""
         on_disk = set(self._store.log_ids())
-        for topic in image.sorted_topics():
-            for state in topic.in_order():
-                log_id = LogId(topic.topic_id, state.partition)
-                if self._is_counted_on(state) and log_id not in on_disk:
-                    missing = MissingLog(directory_of(log_id), self._store.safe_offset(log_id))
-                    self.damaged_at_start[log_id] = missing
-                    self._on_set_aside()
-                    self._served(topic).troubles[state.partition] = str(missing)
-                    log.warning("%s-%d: %s", topic.name, state.partition, missing.finding)
+        for topic, state in partitions_of(image):
+            log_id = LogId(topic.topic_id, state.partition)
+            if self._node_id not in state.replicas or log_id in on_disk:
+                continue
+            safe_offset = self._store.safe_offset(log_id)
+            if self._is_counted_on(state):
+                missing = MissingLog(directory_of(log_id), safe_offset)
+                self._cannot_open(log_id, missing)
+                self._served(topic).troubles[state.partition] = str(missing)
+                log.warning("%s-%d: %s", topic.name, state.partition, missing.finding)
+            elif safe_offset:
+                self._care.unopened()
+                self._care.begun_anew()
+                log.warning(
+                    "%s-%d: %s is missing; it is fetched again", topic.name, state.partition, directory_of(log_id)
+                )
 
     def _tell_of_lost(self, image: ClusterImage) -> None:
         """This disk is a new one, and nobody else has what was on the old one. It is said once: from now on there are
@@ -299,7 +322,7 @@ class Following:
         if is_kept:
             kept = "is kept until the new one is in sync" if log_id in self._store.set_aside_damaged else "is gone"
             log.warning("%s is fetched again from node %d; the old copy %s", name, state.leader, kept)
-            self._on_set_aside()
+            self._care.look()
         return self._new_partition(name, partition_log, settings)
 
     async def _prepare(self, log_ids: Iterable[LogId]) -> None:
@@ -382,8 +405,7 @@ class Following:
         try:
             partition_log = await self._store.open_or_create(log_id, name, log_settings(settings))
         except DamagedLog as damage:
-            self.damaged_at_start[log_id] = damage
-            self._on_set_aside()
+            self._cannot_open(log_id, damage)
             if self._others_have(state):
                 return await self._open_damaged(topic, state, served)
             served.troubles[state.partition] = str(damage)
@@ -414,7 +436,12 @@ class Following:
             log.warning("%s-%d is offline for now: %s", topic.name, state.partition, refusal.message)
             return None
         self._forget_trouble(log_id, served)
+        self._care.begun_anew()
         return partition
+
+    def _cannot_open(self, log_id: LogId, damage: DamagedLog) -> None:
+        self.damaged_at_start[log_id] = damage
+        self._care.unopened()
 
     def _forget_trouble(self, log_id: LogId, served: ServedTopic) -> None:
         """It befell a copy that is not there any more, or was never served."""
@@ -437,7 +464,7 @@ class Following:
             flusher=self._store.flusher,
             clock=self._store.world.clock,
         )
-        partition.on_damage = self._on_damage
+        partition.on_damage = self._care.met
         partition.configure(settings)
         partition.set_leased(self._is_leased())
         return partition

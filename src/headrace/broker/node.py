@@ -228,8 +228,7 @@ class Node:
             self.coordination,
             self._followers,
             lambda: self._may_lead,
-            self.damage.met,
-            self.damage.look,
+            self.damage,
             self.room.open_refused,
         )
 
