@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.client.admin_groups import GroupAdmin
-from headrace.client.assignors import ASSIGNORS
+from headrace.client.assignors import ASSIGNORS, COOPERATIVE_STICKY
 from headrace.client.cluster import ClusterSettings, system_cluster
 from headrace.client.coordinator import Coordinator, CoordinatorKind
 from headrace.client.errors import refuse_unless_ok
@@ -113,6 +114,44 @@ async def test_members_come_and_go_and_every_partition_has_one_reader(cluster: C
         await members.pop().close()
         found += await together(members, lambda: is_shared_out(members))
         assert sorted(found) == list(range(100))
+
+
+class HeldUp(GroupConsumer):
+    """Is told to join again right after it has found its places, and has to wait for the others then."""
+
+    def __init__(self, cluster: Cluster, settings: GroupConsumerSettings) -> None:
+        super().__init__(cluster, "group", [TOPIC], settings)
+        self.others_are_there = asyncio.Event()
+        self.has_found_places = False
+
+    async def _find_places(self) -> None:
+        await super()._find_places()
+        self._membership.needs_join = not self.has_found_places
+        self.has_found_places = True
+
+    async def _join(self) -> None:
+        if self.has_found_places:
+            await self.others_are_there.wait()
+        await super()._join()
+
+
+async def test_nothing_is_handed_out_of_a_partition_before_the_caller_has_heard_of_it(cluster: Cluster) -> None:
+    await produce(cluster, range(8))
+    heard: list[TopicPartition] = []
+
+    async def assigned(fresh: list[TopicPartition]) -> None:
+        heard.extend(fresh)
+
+    async with HeldUp(cluster, replace(LIVELY, assignors=(COOPERATIVE_STICKY,))) as consumer:
+        consumer.on_assigned = assigned
+        while not consumer.has_found_places:
+            assert await consumer.poll(wait_s=0.1) == {}
+        for _ in range(3):  # by then what was fetched has arrived
+            assert await consumer.poll(wait_s=0.2) == {}
+        assert heard == []
+        consumer.others_are_there.set()
+        assert sorted(await read(consumer, 8)) == list(range(8))
+        assert sorted(heard) == names(0, 1, 2, 3)
 
 
 async def test_a_group_goes_on_where_it_stopped(cluster: Cluster) -> None:

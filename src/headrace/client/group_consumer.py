@@ -106,11 +106,18 @@ class GroupConsumer:
             await self._auto_commit_if_due()
             while True:
                 await self._keep_in_step()
-                taken = self._reader.poll_nowait(max_records)
+                taken = self._reader.poll_nowait(max_records, self._announced)
                 if taken or not await self._reader.wait_arrival(deadline_s):
                     return taken
         finally:
             self._membership.poll_ended()
+
+    @property
+    def _announced(self) -> list[TopicPartition] | None:
+        """What may be handed out: nothing of a partition before the caller has heard of it. It may have been another's
+        meanwhile, who read on in it; and whoever has to join once more is told only after that. None: everything.
+        """
+        return [name for name in self._owned if name not in self._unannounced] if self._unannounced else None
 
     @property
     def is_joined(self) -> bool:
