@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.numbers import node_number
 from headrace.cli.options import HELP, bootstrap_server, noun, output_format
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ UNHEALTHY = 3
 TOO_FEW_NODES = "the copies of a partition need a node each, and there are too few others"
 AT_ONCE = 10  # partitions: enough to keep the disks busy, few enough for clients not to notice
 
-node_option = click.option("--node", "node_id", type=click.IntRange(min=0), required=True, help="The node, by its id.")
+node_option = click.option("--node", "node_id", type=node_number, required=True, help="The node, by its id.")
 wait_option = click.option("--wait", is_flag=True, help="Move a few partitions at a time, and end when all are there.")
 at_once_option = click.option(
     "--at-once",
@@ -240,7 +241,7 @@ def elect_leaders(topics: tuple[str, ...], unclean: bool, yes: bool, form: str) 
 
 
 @command.command(context_settings=HELP)
-@click.option("--node", "node_id", type=click.IntRange(min=0), help="Only this node. Default: all nodes.")
+@click.option("--node", "node_id", type=node_number, help="Only this node. Default: all nodes.")
 @click.option("--topic", help="Only this topic. Default: all topics.")
 @output_format
 @bootstrap_server

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.numbers import node_number
 from headrace.cli.options import HELP, bootstrap_server, noun, output_format, pair
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 command = noun("Show and change the settings of topics and nodes.")
 
 topic_option = click.option("--topic", help="A topic.")
-broker_option = click.option("--broker", type=click.IntRange(min=0), help="A node, by its id.")
+broker_option = click.option("--broker", type=node_number, help="A node, by its id.")
 
 
 @command.command(context_settings=HELP)

@@ -10,6 +10,7 @@ from uuid import uuid4
 import click
 
 from headrace.cli.delivery import READ_COMMITTED, READ_UNCOMMITTED, Delivery, delivery_option, isolation_option
+from headrace.cli.numbers import offset_number, partition_number, record_count
 from headrace.cli.options import HELP, bootstrap_server
 from headrace.cli.repeats import WINDOW
 
@@ -78,7 +79,7 @@ def membership_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--partition",
     "partitions",
-    type=click.IntRange(min=0),
+    type=partition_number,
     multiple=True,
     help="Only this one. Repeatable. Default: all.",
 )
@@ -91,12 +92,12 @@ def membership_options(function: Callable[..., None]) -> Callable[..., None]:
     help="earliest, latest, an offset, -N (the last N of each partition), or a time (ISO 8601, or ms since 1970). "
     "With --group: earliest or latest, where the group has no position yet.",
 )
-@click.option("--offset", type=click.IntRange(min=0), help="Start at this offset, whatever its size.")
+@click.option("--offset", type=offset_number, help="Start at this offset, whatever its size.")
 @click.option("--follow", is_flag=True, help="Go on with what arrives. Default: stop at the end of now.")
 @click.option("--max-messages", type=click.IntRange(min=0), help="Stop after this many.")
 @click.option(
     "--max-poll-records",
-    type=click.IntRange(min=1),
+    type=record_count,
     default=POLL_RECORDS,
     show_default=True,
     help="Take at most this many at a time. With --group a crash loses or repeats no more than these.",

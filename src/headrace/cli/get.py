@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.consume import message_format
+from headrace.cli.numbers import offset_number, partition_number
 from headrace.cli.options import HELP, bootstrap_server
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 @click.command("get", context_settings=HELP)
 @click.option("--topic", required=True, help="Where to look.")
-@click.option("--partition", type=click.IntRange(min=0), required=True, help="In which partition.")
-@click.option("--offset", type=click.IntRange(min=0), required=True, help="At which offset.")
+@click.option("--partition", type=partition_number, required=True, help="In which partition.")
+@click.option("--offset", type=offset_number, required=True, help="At which offset.")
 @message_format
 @bootstrap_server
 def command(topic: str, partition: int, offset: int, form: str) -> None:

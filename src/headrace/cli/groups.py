@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.delivery import isolation_option
+from headrace.cli.numbers import offset_number
 from headrace.cli.options import HELP, bootstrap_server, group_option, noun, output_format
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ scopes_option = click.option(
 @click.option("--to-earliest", is_flag=True, help="To the first message that is still there.")
 @click.option("--to-latest", is_flag=True, help="To the end: only what comes from now on is read.")
 @click.option("--to-datetime", metavar="TIME", help="To the first message of this time (ISO 8601, UTC unless it says).")
-@click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
+@click.option("--to-offset", type=offset_number, help="To this offset.")
 @click.option("--shift-by", type=int, metavar="N", help="N messages on from the present position; -N goes back.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @output_format

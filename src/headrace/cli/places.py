@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.cli.message_lines import parse_timestamp
+from headrace.cli.numbers import INT64_MAX
 from headrace.client.consumer import AtTime
 from headrace.client.offsets import Edge
 
@@ -31,12 +32,12 @@ def parse_place(text: str) -> Place:
     if text in {"earliest", "latest"}:
         return Edge.EARLIEST if text == "earliest" else Edge.LATEST
     if text.startswith("@") and _is_number(text[1:]):
-        return AtTime(int(text[1:]))
+        return _at_time(int(text[1:]))
     if text.startswith("-") and _is_number(text[1:]):
         return BeforeEnd(int(text[1:]))
     if _is_number(text):
         number = int(text)
-        return AtTime(number) if number >= TIMESTAMP_FROM else number
+        return _at_time(number) if number >= TIMESTAMP_FROM else number
     try:
         return AtTime(parse_timestamp(text))
     except ValueError as wrong:
@@ -47,6 +48,12 @@ def start_offset(place: int | BeforeEnd, first: int, end: int) -> int:
     """An offset that exists, or the end: what lies outside is brought to the nearest edge."""
     offset = end - place.count if isinstance(place, BeforeEnd) else place
     return max(first, min(offset, end))
+
+
+def _at_time(timestamp_ms: int) -> AtTime:
+    if timestamp_ms > INT64_MAX:
+        raise ValueError(f"{timestamp_ms} is too late; expected at most {INT64_MAX} milliseconds since 1970")
+    return AtTime(timestamp_ms)
 
 
 def _is_number(text: str) -> bool:

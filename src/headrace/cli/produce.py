@@ -12,6 +12,7 @@ from uuid import uuid4
 import click
 
 from headrace.cli.delivery import Delivery, delivery_option
+from headrace.cli.numbers import batch_size, partition_number, timeout_ms
 from headrace.cli.options import HELP, bootstrap_server, pair
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ SKIP = "skip"
     is_flag=True,
     help="Each line is a JSON object with any of key, value, headers, partition, timestamp.",
 )
-@click.option("--partition", type=click.IntRange(min=0), help="Default: by key; without a key, spread evenly.")
+@click.option("--partition", type=partition_number, help="Default: by key; without a key, spread evenly.")
 @click.option(
     "--header", "headers", type=pair, metavar="NAME=VALUE", multiple=True, help="On every message. Repeatable."
 )
@@ -65,7 +66,7 @@ SKIP = "skip"
 )
 @click.option(
     "--transaction-timeout-ms",
-    type=click.IntRange(min=1),
+    type=timeout_ms,
     default=TRANSACTION_TIMEOUT_MS,
     show_default=True,
     help="With exactly-once: an input that takes longer is aborted.",
@@ -84,7 +85,7 @@ SKIP = "skip"
 )
 @click.option(
     "--batch-bytes",
-    type=click.IntRange(min=1),
+    type=batch_size,
     default=BATCH_BYTES,
     show_default=True,
     help="A batch of this size is sent.",

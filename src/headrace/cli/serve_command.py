@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.numbers import node_number
 from headrace.cli.options import HELP, pair
 from headrace.model.names import NODE_ID_MAX
 
@@ -54,7 +55,7 @@ OFF = "off"
 )
 @click.option(
     "--node-id",
-    type=click.IntRange(0, NODE_ID_MAX),
+    type=node_number,
     envvar="HEADRACE_NODE_ID",
     show_envvar=True,
     help="Who this node is; stays with its data. Default: what the data says, else 1.",

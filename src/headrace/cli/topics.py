@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.numbers import copy_count, partition_count
 from headrace.cli.options import HELP, bootstrap_server, noun, output_format, pair
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ topic_name = click.option("--name", required=True, help="The topic.")
 
 @command.command(context_settings=HELP)
 @topic_name
-@click.option("--partitions", type=click.IntRange(min=1), help="How many. Default: the cluster's num.partitions.")
+@click.option("--partitions", type=partition_count, help="How many. Default: the cluster's num.partitions.")
 @click.option(
     "--replication-factor",
-    type=click.IntRange(min=1),
+    type=copy_count,
     help="Copies of each. Default: the cluster's default.replication.factor.",
 )
 @click.option(
@@ -126,7 +127,7 @@ def describe(name: str, verbose: bool, form: str) -> None:
 
 @command.command(context_settings=HELP)
 @topic_name
-@click.option("--partitions", type=click.IntRange(min=1), required=True, help="How many it shall have. Never fewer.")
+@click.option("--partitions", type=partition_count, required=True, help="How many it shall have. Never fewer.")
 @bootstrap_server
 def alter(name: str, partitions: int) -> None:
     """Add partitions. Messages stay where they are; new ones with the same key may go elsewhere."""

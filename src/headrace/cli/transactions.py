@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.numbers import partition_number, producer_number
 from headrace.cli.options import HELP, bootstrap_server, noun, output_format
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ STATES = ("Empty", OPEN, "PrepareCommit", "PrepareAbort", "CompleteCommit", "Com
 
 id_option = click.option("--transactional-id", help="The producer's transactional id.")
 topic_option = click.option("--topic", help="With --partition: a place where a transaction writes.")
-partition_option = click.option("--partition", type=click.IntRange(min=0), help="The partition of --topic.")
+partition_option = click.option("--partition", type=partition_number, help="The partition of --topic.")
 
 
 @command.command("list", context_settings=HELP)
@@ -102,7 +103,7 @@ def describe(transactional_id: str | None, topic: str | None, partition: int | N
 @id_option
 @topic_option
 @partition_option
-@click.option("--producer-id", type=click.IntRange(min=0), help="With --topic: whose transaction there.")
+@click.option("--producer-id", type=producer_number, help="With --topic: whose transaction there.")
 @bootstrap_server
 def abort(transactional_id: str | None, topic: str | None, partition: int | None, producer_id: int | None) -> None:
     """Abort an open transaction. Its producer is fenced: it cannot commit any more.

@@ -17,6 +17,7 @@ from headrace.client.offsets import Edge
         ("100000000000", AtTime(100_000_000_000)),
         ("1700000000000", AtTime(1_700_000_000_000)),
         ("@5", AtTime(5)),
+        ("9223372036854775807", AtTime(2**63 - 1)),
         ("-10", BeforeEnd(10)),
         ("2023-11-14T22:13:20Z", AtTime(1_700_000_000_000)),
         ("2023-11-14", AtTime(1_699_920_000_000)),
@@ -30,6 +31,12 @@ def test_places(text: str, expected: Place) -> None:
 @pytest.mark.parametrize("text", ["", "first", "1.5", "@x", "@", "--1", "2023-13-01", "٣"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected earliest, latest, an offset"):
+        parse_place(text)
+
+
+@pytest.mark.parametrize("text", ["9223372036854775808", "@9223372036854775808"])
+def test_a_time_is_one_that_a_field_can_hold(text: str) -> None:
+    with pytest.raises(ValueError, match="expected at most 9223372036854775807 milliseconds since 1970"):
         parse_place(text)
 
 

@@ -147,3 +147,46 @@ def test_wrong_usage_is_exit_code_two_without_asking_anybody(
     out, talk = capsys.readouterr()
     assert out == ""
     assert "rror: " in talk
+
+
+INT16_RANGE = "<=x<=32767."
+INT32_RANGE = "<=x<=2147483647."
+INT64_RANGE = "<=x<=9223372036854775807."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "too_much", "expected"),
+    [
+        (["topics", "create", "--name", "x", "--replication-factor"], 2**15, f"1{INT16_RANGE}"),
+        (["topics", "create", "--name", "x", "--partitions"], 2**31, f"1{INT32_RANGE}"),
+        (["topics", "alter", "--name", "x", "--partitions"], 2**31, f"1{INT32_RANGE}"),
+        (["cluster", "drain", "--node"], 2**31, f"0{INT32_RANGE}"),
+        (["cluster", "remove", "--node"], 2**31, f"0{INT32_RANGE}"),
+        (["cluster", "scrub", "--node"], 2**31, f"0{INT32_RANGE}"),
+        (["configs", "describe", "--broker"], 2**31, f"0{INT32_RANGE}"),
+        (["configs", "alter", "--set", "a=b", "--broker"], 2**31, f"0{INT32_RANGE}"),
+        (["serve", "--node-id"], 2**31, f"0{INT32_RANGE}"),
+        (["produce", "--topic", "x", "--partition"], 2**31, f"0{INT32_RANGE}"),
+        (["produce", "--topic", "x", "--batch-bytes"], 2**31, f"1{INT32_RANGE}"),
+        (["produce", "--topic", "x", "--transaction-timeout-ms"], 2**31, f"1{INT32_RANGE}"),
+        (["consume", "--topic", "x", "--partition"], 2**31, f"0{INT32_RANGE}"),
+        (["consume", "--topic", "x", "--offset"], 2**63, f"0{INT64_RANGE}"),
+        (["consume", "--topic", "x", "--max-poll-records"], 2**31, f"1{INT32_RANGE}"),
+        (["consume", "--topic", "x", "--from"], 2**63, "at most 9223372036854775807 milliseconds since 1970"),
+        (["get", "--topic", "x", "--offset", "0", "--partition"], 2**31, f"0{INT32_RANGE}"),
+        (["get", "--topic", "x", "--partition", "0", "--offset"], 2**63, f"0{INT64_RANGE}"),
+        (["groups", "reset-offsets", "--group", "g", "--all-topics", "--to-offset"], 2**63, f"0{INT64_RANGE}"),
+        (["transactions", "describe", "--topic", "x", "--partition"], 2**31, f"0{INT32_RANGE}"),
+        (["transactions", "abort", "--topic", "x", "--partition", "0", "--producer-id"], 2**63, f"0{INT64_RANGE}"),
+    ],
+)
+def test_a_number_that_no_field_can_hold_is_wrong_usage(
+    arguments: list[str],
+    too_much: int,
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HEADRACE_BOOTSTRAP_SERVER", NOBODY)
+    assert run([*arguments, str(too_much)]) == 2
+    assert expected in capsys.readouterr().err.replace("\n", " ")
