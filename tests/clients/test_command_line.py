@@ -561,3 +561,10 @@ def test_a_producer_survives_the_restart_of_its_node(own_node: NodeProcess) -> N
         "while it is away",
         "after",
     ]
+
+
+def test_a_node_that_is_told_many_times_to_stop_stops_cleanly(own_node: NodeProcess) -> None:
+    for _ in range(20):
+        os.kill(own_node.pid, signal.SIGTERM)
+        time.sleep(0.002)
+    own_node.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 import signal
 import socket
@@ -12,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace import __version__
-from headrace.cli.complaints import INTERRUPTED, Complaint
+from headrace.cli.complaints import Complaint
 from headrace.cli.output import answer, talk
+from headrace.cli.stop_signals import stop_signal
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -145,7 +145,7 @@ async def run(plan: DevPlan) -> int:
     plan.check_directory()
     plan.check_ports()
     children = [_Child(plan, node_id) for node_id in plan.node_ids]
-    stop = _stop_signal(children)
+    stop = stop_signal(lambda: _kill(children))
     lives = [asyncio.ensure_future(_watched(child, stop)) for child in children]
     announcing = asyncio.ensure_future(_announce(plan, children, lives))
     everybody = asyncio.gather(*lives)
@@ -157,8 +157,7 @@ async def run(plan: DevPlan) -> int:
         return await _stopped(children, everybody)
     finally:
         announcing.cancel()
-        for child in children:
-            child.tell(signal.SIGKILL)  # nobody who still runs here is meant to outlive this process
+        _kill(children)  # nobody who still runs here is meant to outlive this process
 
 
 async def _watched(child: _Child, stop: asyncio.Future[None]) -> int:
@@ -199,18 +198,6 @@ async def _stopped(children: list[_Child], everybody: asyncio.Future[list[int]])
     return 0
 
 
-def _stop_signal(children: list[_Child]) -> asyncio.Future[None]:
-    loop = asyncio.get_running_loop()
-    stop: asyncio.Future[None] = loop.create_future()
-
-    def asked() -> None:
-        if not stop.done():
-            stop.set_result(None)
-            return
-        for child in children:
-            child.tell(signal.SIGKILL)
-        os._exit(INTERRUPTED)  # an exception here would end the loop in the middle of everything, with all its traces
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, asked)
-    return stop
+def _kill(children: list[_Child]) -> None:
+    for child in children:
+        child.tell(signal.SIGKILL)

@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import resource
-import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from headrace.broker.assembly import CLIENTS, NODES
 from headrace.broker.enrolment import DisplacedNode
 from headrace.broker.identity import IDENTITY_FILE, NEW_NODE_ID, WrongIdentity
 from headrace.broker.node import Node
+from headrace.cli.stop_signals import stop_signal
 from headrace.metadata.records import Endpoint
 from headrace.model.errors import DiskFailure, Refusal
 from headrace.model.names import NodeId
@@ -78,7 +78,10 @@ class CannotStart(Exception):
 
 
 def serve(options: ServeOptions) -> int:
-    """Run until SIGTERM or Ctrl-C. The exit code: 0 after a clean stop, 1 otherwise."""
+    """Run until SIGTERM or Ctrl-C. The exit code: 0 after a clean stop, 1 otherwise.
+
+    A second Ctrl-C ends it as a crash would, which is safe.
+    """
     if not __debug__:
         raise CannotStart("asserts guard the data, and `python -O` removes them; start without -O")
     return asyncio.run(_run(options, _raise_file_limit()))
@@ -245,7 +248,7 @@ def _listener_configs(options: ServeOptions) -> dict[str, str]:
 
 
 async def _serve(node: Node, options: ServeOptions, http: str, *, connections_max: int) -> int:
-    stop = _stop_signal()
+    stop = stop_signal()
     kafka = KafkaServer(node, options.advertised, connections_max=connections_max)
     try:
         address = await _listen(kafka, options.listen, "--listen")
@@ -294,20 +297,6 @@ def _cannot_listen(address: Address, option: str, error: OSError) -> CannotStart
 
 async def _first_of(*futures: asyncio.Future[Any]) -> None:
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _stop_signal() -> asyncio.Future[object]:
-    loop = asyncio.get_running_loop()
-    stop: asyncio.Future[object] = loop.create_future()
-
-    def asked() -> None:
-        if stop.done():
-            os._exit(130)  # asked twice: somebody is in a hurry, and a crash is safe
-        stop.set_result(None)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked)
-    return stop
 
 
 def _announce(node: Node, addresses: str, options: ServeOptions) -> None:
