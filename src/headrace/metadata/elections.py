@@ -159,7 +159,7 @@ def _why_nobody(partition: Partition) -> str:
     if partition.is_lost:
         return "nobody leads: no copy with the records is left. --unclean lets an empty or older one lead"
     holders = " or ".join(f"node {node_id}" for node_id in (*partition.isr, *partition.eligible))
-    return f"nobody leads: only {holders} has everything. Start it; --unclean goes on without what it has"
+    return f"nobody leads: only {holders} is known to have everything. Start it; --unclean loses what nobody else has"
 
 
 def _elect_any(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged:
