@@ -127,12 +127,20 @@ class Election:
 
 def elect(image: ClusterImage, wanted: Election) -> PartitionChanged:
     """Raises Refusal if there is no such partition, nobody to elect, or no need."""
-    partition = image.partition(*wanted.log_id)
-    if partition is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {wanted.log_id}")
+    partition = known_partition(image, wanted.log_id)
     if wanted.kind is ElectionKind.PREFERRED:
         return _elect_preferred(image, wanted.log_id.topic_id, partition)
     return _elect_any(image, wanted.log_id.topic_id, partition)
+
+
+def known_partition(image: ClusterImage, log_id: LogId) -> Partition:
+    """Raises Refusal if there is none."""
+    if image.topic(log_id.topic_id) is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+    partition = image.partition(*log_id)
+    if partition is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {image.name_of(log_id)}")
+    return partition
 
 
 def _elect_preferred(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged:

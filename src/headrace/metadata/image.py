@@ -28,7 +28,7 @@ from headrace.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
-from headrace.model.names import NO_NODE, Epoch, LogId, NodeId, ProducerId, TopicId
+from headrace.model.names import NO_NODE, Epoch, LogId, NodeId, ProducerId, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -163,6 +163,11 @@ class ClusterImage:
     def partition(self, topic_id: TopicId, partition: int) -> Partition | None:
         topic = self.topics.get(topic_id)
         return None if topic is None else topic.partitions.get(partition)
+
+    def name_of(self, log_id: LogId) -> str:
+        """As people know it. It need not exist; if its topic does not either, its id must do."""
+        topic = self.topics.get(log_id.topic_id)
+        return str(log_id) if topic is None else str(TopicPartition(topic.name, log_id.partition))
 
     def sorted_topics(self) -> list[Topic]:
         return sorted(self.topics.values(), key=lambda topic: topic.name)

@@ -17,6 +17,7 @@ from headrace.metadata.elections import (
     elect,
     electable,
     elected,
+    known_partition,
     partitions_of,
 )
 from headrace.metadata.placement import rebalanced
@@ -80,11 +81,11 @@ def _checked_change(image: ClusterImage, leader: NodeId, change: IsrChange) -> P
     A leader asks for the set that it knows to be agreed on if it has asked for others and heard nothing: its word now
     makes the partition's epoch higher, so that none of the earlier ones can count any more.
     """
-    partition = _known(image, change.log_id)
+    partition = known_partition(image, change.log_id)
     if change.leader_epoch != partition.leader_epoch or partition.leader != leader:
         raise Refusal(
             ErrorCode.FENCED_LEADER_EPOCH,
-            f"{change.log_id} is led by node {partition.leader} in epoch {partition.leader_epoch}, "
+            f"{image.name_of(change.log_id)} is led by node {partition.leader} in epoch {partition.leader_epoch}, "
             f"not by {leader} in {change.leader_epoch}",
         )
     isr = tuple(member.node_id for member in change.isr)
@@ -93,7 +94,7 @@ def _checked_change(image: ClusterImage, leader: NodeId, change: IsrChange) -> P
     if change.partition_epoch != partition.partition_epoch:
         raise Refusal(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"{change.log_id} has changed meanwhile: partition epoch {partition.partition_epoch}",
+            f"{image.name_of(change.log_id)} has changed meanwhile: partition epoch {partition.partition_epoch}",
         )
     if leader not in isr or len(set(isr)) < len(isr) or not set(isr) <= set(partition.replicas):
         raise Refusal(
@@ -158,9 +159,9 @@ def give_up_replica(
     node = image.nodes.get(node_id)
     if node is None or node.broker_epoch != broker_epoch:
         raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} has no life with the broker epoch {broker_epoch}")
-    partition = _known(image, log_id)
+    partition = known_partition(image, log_id)
     if node_id not in partition.replicas:
-        raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has no replica of {log_id}")
+        raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has no replica of {image.name_of(log_id)}")
     leader, remaining = partition.leader, tuple(member for member in partition.isr if member != node_id)
     if leader in {node_id, NO_NODE}:
         leader, remaining = elected(image, partition, remaining, but=node_id)
@@ -168,7 +169,7 @@ def give_up_replica(
     if leader == NO_NODE and not may_wait:
         raise Refusal(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"no other replica of {log_id} is in sync and there; in sync are {list(partition.isr)}",
+            f"no other replica of {image.name_of(log_id)} is in sync and there; in sync are {list(partition.isr)}",
         )
     record = changed(log_id.topic_id, partition, isr=remaining, leader=leader, begins_anew=True)
     return Decision((record,), None, loser=node_id if is_lost else NO_NODE)
@@ -236,7 +237,7 @@ def reassign(image: ClusterImage, wanted: Sequence[Reassignment]) -> Decision[li
 
 
 def _checked_move(image: ClusterImage, move: Reassignment) -> PartitionChanged | None:
-    partition = _known(image, move.log_id)
+    partition = known_partition(image, move.log_id)
     if move.replicas is None:
         return _stopped(image, move.log_id, partition)
     _check_target(image, move.replicas)
@@ -286,7 +287,8 @@ def _moved(log_id: LogId, partition: Partition, replicas: tuple[NodeId, ...], le
 
 def _stopped(image: ClusterImage, log_id: LogId, partition: Partition) -> PartitionChanged:
     if not partition.is_moving:
-        raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"the replicas of {log_id} are not being moved")
+        name = image.name_of(log_id)
+        raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"the replicas of {name} are not being moved")
     replicas = tuple(node_id for node_id in partition.replicas if node_id not in partition.adding)
     leader, isr = _left_in_sync(image, log_id, partition, replicas)
     return PartitionChanged(
@@ -308,7 +310,7 @@ def _left_in_sync(
     if partition.isr and not isr:
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"only replicas that are being moved to are in sync with {log_id}; let the move end",
+            f"only replicas that are being moved to are in sync with {image.name_of(log_id)}; let the move end",
         )
     return partition.leader if partition.leader in isr else electable(image, partition, isr), isr
 
@@ -329,10 +331,3 @@ def plan_rebalance(image: ClusterImage) -> list[Reassignment]:
         LogId(topic.topic_id, partition.partition): partition.target for topic, partition in partitions_of(image)
     }
     return [Reassignment(log_id, replicas) for log_id, replicas in rebalanced(seats(image), current).items()]
-
-
-def _known(image: ClusterImage, log_id: LogId) -> Partition:
-    partition = image.partition(*log_id)
-    if partition is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {log_id}")
-    return partition

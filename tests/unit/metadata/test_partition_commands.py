@@ -223,7 +223,7 @@ def test_another_move_does_not_leave_a_leader_behind_that_is_no_replica(image):
     outcome = reassign(image, [Reassignment(FIRST, (ONE, TWO))]).response[0]
     assert refused(outcome) == (
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-        f"only replicas that are being moved to are in sync with {FIRST}; let the move end",
+        "only replicas that are being moved to are in sync with a-0; let the move end",
     )
 
 
@@ -241,7 +241,16 @@ def test_a_move_can_be_stopped_and_asked_for_twice(image):
     stopped = partition_of(moving(started))
     assert (stopped.replicas, stopped.isr, stopped.is_moving) == ((ONE, TWO, THREE), (ONE, TWO, THREE), False)
     nothing = reassign(image, [Reassignment(FIRST, None)]).response[0]
-    assert refused(nothing)[0] is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert refused(nothing) == (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the replicas of a-0 are not being moved")
+
+
+@pytest.mark.parametrize(
+    ("log_id", "why"), [(LogId(TOPIC, 77), "there is no partition a-77"), (NOWHERE, "there is no such topic")]
+)
+def test_what_does_not_exist_is_called_by_the_name_that_people_know(image, log_id, why):
+    expected = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+    assert refused(reassign(image, [Reassignment(log_id, (ONE,))]).response[0]) == expected
+    assert refused(elect_leaders(image, [Election(log_id, ElectionKind.PREFERRED)]).response[0]) == expected
 
 
 def test_a_move_that_is_stopped_makes_nobody_lead_who_is_away(image):
