@@ -90,25 +90,48 @@ def test_deleting_asks_on_a_terminal(node: NodeProcess, headrace: Call) -> None:
     name = new_name()
     headrace("topics", "create", "--name", name)
 
-    def delete(answer: bytes) -> int:
-        ours, theirs = pty.openpty()
-        running = subprocess.Popen(
-            [*COMMAND, "topics", "delete", "--name", name],
-            stdin=theirs,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment(node.bootstrap_servers),
-        )
-        os.write(ours, answer)
-        code = running.wait(PATIENCE_S)
-        os.close(ours)
-        os.close(theirs)
-        return code
-
-    assert delete(b"n\n") == 1
+    assert deleting(node, name, b"n\n")[0] == 1
     headrace("topics", "describe", "--name", name)
-    assert delete(b"y\n") == 0
+    assert deleting(node, name, b"y\n")[0] == 0
     assert name not in headrace("topics", "list").out
+
+
+def deleting(node: NodeProcess, topic: str, answer: bytes) -> tuple[int, str]:
+    """On a terminal. The exit code, and what was said."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer)
+    running = subprocess.run(
+        [*COMMAND, "topics", "delete", "--name", topic],
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(node.bootstrap_servers),
+        timeout=PATIENCE_S,
+        check=False,
+        text=True,
+    )
+    os.close(ours)
+    os.close(theirs)
+    return running.returncode, running.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [
+        ("__consumer_offsets", "all groups and their positions are lost"),
+        ("__transaction_state", "all transactional ids are forgotten"),
+    ],
+)
+def test_deleting_what_the_cluster_keeps_for_itself_says_what_is_lost(
+    own_node: NodeProcess, name: str, loss: str
+) -> None:
+    address = own_node.bootstrap_servers
+    assert call(address, "topics", "create", "--name", name).code == 0
+    code, said = deleting(own_node, name, b"n\n")
+    assert (code, loss in said) == (1, True), said
+    deleted = call(address, "topics", "delete", "--name", name, "--yes")
+    assert deleted.code == 0
+    assert deleted.talk.startswith(f"warning: {name} is deleted, which means: {loss}")
 
 
 # Settings.

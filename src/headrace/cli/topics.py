@@ -155,14 +155,30 @@ def delete(name: str, yes: bool) -> None:
 
     async def work(cluster: Cluster) -> None:
         topic = await cluster.topic(name)
+        loss = _loss_of(name)
         if not yes and sys.stdin.isatty():
             partitions = plural(len(topic.partitions), "partition")
-            if not click.confirm(f"Delete topic {name!r} with {partitions} and all messages?", err=True):
+            meaning = f" This means: {loss}." if loss else ""
+            if not click.confirm(f"Delete topic {name!r} with {partitions} and all messages?{meaning}", err=True):
                 raise Complaint(f"topic {name!r} was not deleted")
+        elif loss:
+            talk(f"warning: {name} is deleted, which means: {loss}")
         await Admin(cluster).delete_topic(name)
 
     with_cluster(work)
     talk(f"deleted topic {name}")
+
+
+def _loss_of(name: str) -> str:
+    """What goes with a topic of the cluster's own, besides messages; nothing for other topics."""
+    from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
+
+    return {
+        CONSUMER_OFFSETS: "all groups and their positions are lost, and consumers begin again at an edge of the log, "
+        "where they repeat or miss messages",
+        TRANSACTION_STATE: "all transactional ids are forgotten, and a transaction that is open holds up readers of "
+        "committed messages until `headrace transactions abort` ends it in each partition",
+    }.get(name, "")
 
 
 def partition_lines(topic: Topic) -> list[str]:
