@@ -32,6 +32,7 @@ from headrace.model.names import NodeId, TopicId, topic_name_problem
 from headrace.runtime.tasks import Breather, TaskScope
 from headrace.storage.compaction.workers import InThread
 from headrace.storage.damage import DamagedLog
+from headrace.storage.flusher import SLOW_S
 from headrace.storage.handles import OPEN_FILES
 from headrace.storage.settings import LogSettings
 from headrace.storage.store import LogStore
@@ -84,9 +85,11 @@ class Node:
         voters: Mapping[NodeId, Address] | None = None,
         join: Sequence[Address] = (),
         cleaning_worker: CleaningWorker | None = None,
+        stood_still_s: Callable[[float], float] = lambda _: 0.0,
     ) -> None:
         """`voters` found a cluster together, this node among them; `join` are nodes of a cluster that exists. Without
-        any, it is a cluster of its own."""
+        any, it is a cluster of its own. `stood_still_s` says for how long of the last so many seconds the process was
+        stopped."""
         self.world = world
         self.counters = Counters()
         self.topics = TopicTable()
@@ -120,6 +123,7 @@ class Node:
         self._followers: Followers
         self.cleaner: LogCleaner
         self._cleaning_worker = cleaning_worker or InThread(world)
+        self._stood_still_s = stood_still_s
         self.followers_heard_ms: dict[NodeId, int] = {}
         """When each node last fetched anything as a follower, on the steady clock."""
 
@@ -172,7 +176,7 @@ class Node:
         self.store = LogStore(
             world,
             on_flushed=self._flushed,
-            on_slow_disk=_log_slow_disk,
+            on_slow_disk=self._sync_took,
             on_recovered=_log_recovery,
             open_files=self._open_files,
         )
@@ -467,6 +471,14 @@ class Node:
         if partition is not None and partition.log is flushed_log:
             partition.flushed()
 
+    def _sync_took(self, took_s: float) -> None:
+        disk_s = took_s - self._stood_still_s(took_s)  # a disk may have been done long before the process went on
+        if disk_s >= SLOW_S:
+            log.warning(
+                "the disk took %.1f s to sync what was written; acks wait for that. It is busy with others, or failing",
+                disk_s,
+            )
+
     async def _every(self, period_s: Callable[[], float], chore: Callable[[], object]) -> None:
         while True:
             await asyncio.sleep(period_s())
@@ -495,12 +507,6 @@ class Node:
         for partition in self.topics.partitions():
             await breather.breathe()
             partition.log.producers.expire(now_ms, expiration_ms)
-
-
-def _log_slow_disk(took_s: float) -> None:
-    log.warning(
-        "the disk took %.1f s to sync what was written; acks wait for that. It is busy with others, or failing", took_s
-    )
 
 
 def _log_recovery(report: RecoveryReport) -> None:

@@ -117,6 +117,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         voters=options.voters,
         join=options.join,
         cleaning_worker=InProcess(disk.location),
+        stood_still_s=stalls.stood_still_s,
     )
     meeting = _Meeting(node, options)
     stalls.start()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STILL_S = 1.0  # half of a session: soon others give up on this node
+STOPS_KEPT = 8  # whoever asks, asks about the last seconds
 FRAMES_SHOWN = 12  # the innermost; the rest is asyncio's
 
 
@@ -29,11 +30,16 @@ class StallWatch:
         self._loop_thread = threading.get_ident()
         self._seen_s = time.monotonic()
         """When the loop last showed that it runs."""
+        self._due_s = self._next_look_s()
+        """When the watching thread looks next."""
+        self._stops: tuple[tuple[float, float], ...] = ()
+        """The last times, from and to, in which the whole process stood still; replaced as a whole, for any thread."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="headrace-stalls", daemon=True)
 
     def start(self) -> None:
         self._show_life(asyncio.get_running_loop())
+        self._due_s = self._next_look_s()
         self._thread.start()
 
     def close(self) -> None:
@@ -41,15 +47,28 @@ class StallWatch:
         self._timer.cancel()
         self._thread.join()
 
+    def stood_still_s(self, last_s: float) -> float:
+        """For how long of the last so many seconds the whole process was stopped, or got no CPU. For any thread.
+
+        Whoever asks when it has just gone on may be faster than the watching thread, which is late then.
+        """
+        now_s = time.monotonic()
+        since_s = now_s - last_s
+        due_s, stops = self._due_s, self._stops  # in this order: a stop is noted before the next look is due
+        not_noted_yet = (max(due_s, stops[-1][1] if stops else due_s), now_s)
+        return sum(max(0.0, to_s - max(from_s, since_s)) for from_s, to_s in (*stops, not_noted_yet))
+
     def _show_life(self, loop: asyncio.AbstractEventLoop) -> None:
         self._seen_s = time.monotonic()
         self._timer = loop.call_later(self._still_s / 2, self._show_life, loop)
 
     def _watch(self) -> None:
         stalled_since_s: float | None = None
-        due_s = self._next_look_s()
-        while not self._is_over.wait(due_s - time.monotonic()):
-            seen_s, late_s, due_s = self._seen_s, time.monotonic() - due_s, self._next_look_s()
+        while not self._is_over.wait(self._due_s - time.monotonic()):
+            seen_s, late_s = self._seen_s, time.monotonic() - self._due_s
+            if late_s > self._still_s / 2:
+                self._stops = (*self._stops, (self._due_s, self._due_s + late_s))[-STOPS_KEPT:]
+            self._due_s = self._next_look_s()
             if stalled_since_s is not None and seen_s != stalled_since_s:
                 self._tell(f"this node goes on; it stood still for {seen_s - stalled_since_s:.1f} s")
                 stalled_since_s = None

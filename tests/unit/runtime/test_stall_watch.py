@@ -10,6 +10,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from headrace.runtime.stall_watch import StallWatch
 
 if TYPE_CHECKING:
@@ -53,9 +55,14 @@ import asyncio
 from headrace.runtime.stall_watch import StallWatch
 
 async def main():
-    StallWatch(lambda words: print(words, flush=True), {STILL_S}).start()
+    watch = StallWatch(lambda words: print(words, flush=True), {STILL_S})
+    watch.start()
     print("watching", flush=True)
-    await asyncio.sleep({PATIENCE_S})
+    while True:
+        await asyncio.sleep({STILL_S} / 10)
+        if watch.stood_still_s({PATIENCE_S}) > {STILL_S}:
+            print("stood still", watch.stood_still_s({PATIENCE_S}), watch.stood_still_s(0), flush=True)
+            await asyncio.sleep({PATIENCE_S})
 
 asyncio.run(main())
 """
@@ -68,9 +75,21 @@ def test_a_process_that_was_stopped_says_so_and_blames_no_line() -> None:
         os.kill(process.pid, signal.SIGSTOP)
         time.sleep(5 * STILL_S)
         os.kill(process.pid, signal.SIGCONT)
-        told = process.stdout.readline()
+        told = [process.stdout.readline(), process.stdout.readline()]
         process.kill()
-    assert "process was stopped" in told
+    assert is_told(told, "process was stopped")
+    (stood_still,) = (line for line in told if line.startswith("stood still"))
+    assert float(stood_still.split()[2]) > 4 * STILL_S
+    assert float(stood_still.split()[3]) == 0
+
+
+def test_a_stop_counts_as_far_as_it_lies_in_the_time_that_is_asked_for() -> None:
+    watch = StallWatch(lambda _: None, still_s=PATIENCE_S)  # it is not started: nobody looks, and nobody is late
+    now_s = time.monotonic()
+    watch._stops = ((now_s - 100, now_s - 90), (now_s - 20, now_s - 17))
+    assert watch.stood_still_s(10) == 0
+    assert watch.stood_still_s(50) == pytest.approx(3)
+    assert watch.stood_still_s(95) == pytest.approx(8, abs=PATIENCE_S / 100)
 
 
 def test_a_watch_ends_with_its_node() -> None:
