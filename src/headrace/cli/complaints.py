@@ -30,6 +30,7 @@ _NOT_FOUND_CODES = {
 }
 
 _COORDINATOR_AWAY = "the node that looks after it may be starting: try again, and see `headrace cluster status`"
+_NODES_AWAY = "`headrace cluster status` shows which nodes are there; start those that are not"
 
 _HINTS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`headrace topics list` shows the topics, `headrace topics create` makes one",
@@ -47,7 +48,8 @@ _HINTS = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "all members of a group must agree on the protocol and on an assignor",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the limit is the nodes' group.max.size",
     ErrorCode.FENCED_INSTANCE_ID: "another consumer runs under this --instance-id: each needs one of its own",
-    ErrorCode.NOT_CONTROLLER: "`headrace cluster status` shows which nodes are there; start those that are not",
+    ErrorCode.NOT_CONTROLLER: _NODES_AWAY,
+    ErrorCode.LEADER_NOT_AVAILABLE: _NODES_AWAY,
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction is storing positions; `headrace transactions list` shows it",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _COORDINATOR_AWAY,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _COORDINATOR_AWAY,
@@ -94,7 +96,14 @@ def complain(error: Exception) -> int:
 
 def explain(error: Exception) -> tuple[str, str, int]:
     """What to say, what to advise, and the exit code."""
-    from headrace.client.errors import ClientError, DeliveryFailed, TransactionAborted
+    from headrace.client.errors import (
+        ClientError,
+        ConnectionLost,
+        DeliveryFailed,
+        NeverReached,
+        RequestTimedOut,
+        TransactionAborted,
+    )
 
     match error:
         case Complaint():
@@ -104,6 +113,10 @@ def explain(error: Exception) -> tuple[str, str, int]:
         case TransactionAborted(__cause__=Exception() as cause):
             what, hint, exit_code = explain(cause)
             return f"the transaction was aborted: {what}", hint or "nothing of it was kept; run it again", exit_code
+        case NeverReached():
+            return str(error), "", FAILED  # it says itself what to look at
+        case ConnectionLost() | RequestTimedOut() | DeliveryFailed(cause=ConnectionLost() | RequestTimedOut()):
+            return str(error), _NODES_AWAY, FAILED
         case ClientError():
             return str(error), "", FAILED
         case Refusal():

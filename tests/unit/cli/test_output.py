@@ -6,7 +6,16 @@ from headrace.cli.complaints import Complaint, explain
 from headrace.cli.output import bytes_text, duration_text, moment_text, plural, table
 from headrace.cli.serve_command import flattened
 from headrace.cli.topics import partition_lines
-from headrace.client.errors import ClientError, ClusterUnreachable, DeliveryFailed, TransactionAborted
+from headrace.client.errors import (
+    ClientError,
+    ClusterUnreachable,
+    ConnectionLost,
+    DeliveryFailed,
+    NeverReached,
+    NobodyListens,
+    RequestTimedOut,
+    TransactionAborted,
+)
 from headrace.client.view import Partition, Topic
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, Epoch, NodeId
@@ -101,7 +110,12 @@ def aborted(cause: Exception) -> TransactionAborted:
         (Refusal(ErrorCode.NON_EMPTY_GROUP, "active"), "active", "stop its consumers", 1),
         (Refusal(ErrorCode.NOT_COORDINATOR, "moved"), "moved", "try again", 1),
         (Refusal(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "no id"), "no id", "transactions list", 3),
+        (Refusal(ErrorCode.LEADER_NOT_AVAILABLE, "no leader"), "no leader", "cluster status", 1),
         (ClusterUnreachable("nobody"), "nobody", "", 1),
+        (NobodyListens("127.0.0.1:1: connection refused"), "127.0.0.1:1: connection refused", "cluster status", 1),
+        (RequestTimedOut("no answer"), "no answer", "cluster status", 1),
+        (NeverReached("it advertises wrongly"), "it advertises wrongly", "", 1),
+        (DeliveryFailed("2 lost", 2, ConnectionLost("refused")), "2 lost", "cluster status", 1),
         (
             DeliveryFailed("2 lost", 2, Refusal(ErrorCode.MESSAGE_TOO_LARGE, "big")),
             "2 lost",
