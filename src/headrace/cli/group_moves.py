@@ -44,7 +44,8 @@ def goal_of(
             goals.append(AtTime(parse_timestamp(to_datetime)))
         except ValueError as wrong:
             raise click.BadParameter(
-                f"{to_datetime!r}; expected an ISO 8601 date, as in 2026-01-31T09:30:00", param_hint="--to-datetime"
+                f"{to_datetime!r}; expected an ISO 8601 date from 1970 on, as in 2026-01-31T09:30:00",
+                param_hint="--to-datetime",
             ) from wrong
     if len(goals) != 1:
         raise click.UsageError("give exactly one of --to-earliest, --to-latest, --to-datetime, --to-offset, --shift-by")

@@ -8,6 +8,8 @@ from binascii import Error as NotBase64
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.model.names import TIMESTAMP_MAX_MS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -17,7 +19,6 @@ BASE64 = "base64"
 TEXT = "text"
 FIELDS = ("key", "value", "headers", "partition", "timestamp", "key_encoding", "value_encoding")
 PASSED_OVER = ("topic", "offset")  # `consume --format json` prints them; where a message goes is said by the options
-TIMESTAMP_MAX_MS = 2**63 - 1
 
 
 class BadLine(Exception):
@@ -65,11 +66,17 @@ def json_lines(headers: Headers, partition: int | None) -> Callable[[bytes], Mes
 
 
 def parse_timestamp(text: str) -> int:
-    """Milliseconds since 1970 from an ISO 8601 date; without an offset it is UTC. Raises ValueError."""
+    """Milliseconds since 1970 from an ISO 8601 date; without an offset it is UTC. Raises ValueError.
+
+    On the way to a node a time before 1970 would mean something else: the end, the beginning, or nothing at all.
+    """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+    timestamp_ms = round(moment.timestamp() * 1000)
+    if timestamp_ms < 0:
+        raise ValueError("it lies before 1970")
+    return timestamp_ms
 
 
 def _message(content: dict[str, Any], headers: Headers, partition: int | None) -> Message:
@@ -136,9 +143,11 @@ def _timestamp(value: Any) -> int | None:
         try:
             return parse_timestamp(value)
         except ValueError as wrong:
-            raise BadLine(f"timestamp {value!r} is not an ISO 8601 date: {wrong}") from wrong
+            raise BadLine(f"timestamp {value!r} is not an ISO 8601 date from 1970 on: {wrong}") from wrong
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= TIMESTAMP_MAX_MS:
-        raise BadLine(f"timestamp is {value!r}; expected milliseconds since 1970, or an ISO 8601 date")
+        raise BadLine(
+            f"timestamp is {value!r}; expected milliseconds since 1970, at most {TIMESTAMP_MAX_MS}, or an ISO 8601 date"
+        )
     return value
 
 

@@ -12,8 +12,8 @@ from headrace.client.offsets import Edge
 TIMESTAMP_FROM = 100_000_000_000  # a bare number from here on is a time in ms (1973): no partition is this long
 
 EXPECTED = (
-    "expected earliest, latest, an offset, -N for the last N messages of each partition, an ISO 8601 date, "
-    "or milliseconds since 1970 (write @N for a number below 100,000,000,000)"
+    "expected earliest, latest, an offset, -N for the last N messages of each partition, an ISO 8601 date from 1970 "
+    "on, or milliseconds since 1970 (write @N for a number below 100,000,000,000)"
 )
 
 

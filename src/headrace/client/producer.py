@@ -26,7 +26,7 @@ from headrace.client.errors import ClientError, DeliveryFailed, TransactionAbort
 from headrace.client.lane import Lane
 from headrace.client.partitioner import StickyPartitioner
 from headrace.model.errors import Refusal
-from headrace.model.names import NO_TIMESTAMP, TopicPartition
+from headrace.model.names import NO_TIMESTAMP, TIMESTAMP_MAX_MS, TopicPartition
 from headrace.runtime.tasks import TaskScope, uninterrupted
 from headrace.wire.batches import Codec
 from headrace.wire.partitioning import partition_for_key
@@ -46,7 +46,6 @@ BUFFER_BYTES = 32 << 20  # Kafka's buffer.memory: a slow node must slow its prod
 LINGER_MS = 5.0  # Kafka's default since 4.0: little delay, far fewer requests
 DELIVERY_TIMEOUT_S = 120.0  # Kafka's delivery.timeout.ms: from `send` to giving up, retries included
 TRANSACTION_TIMEOUT_MS = 60_000  # Kafka's default: how long an open transaction may hold up those who read committed
-TIMESTAMP_MAX_MS = 1 << 62  # a batch notes differences to its first, and they have 64 bits
 _PAYLOAD = (bytes, type(None), bytearray, memoryview)  # what a key or a value may be
 UNSEEN_FAILURES_MAX = 1000  # kept for `flush` to tell; whoever never flushes must not fill the memory
 

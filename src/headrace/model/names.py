@@ -27,6 +27,7 @@ PORT_MAX = 65_535
 ID_BYTES_MAX = 1 << 10
 """Of a group, a member or a transaction: a coordinator writes hundreds of them in one batch."""
 NO_TIMESTAMP = Millis(-1)
+TIMESTAMP_MAX_MS = Millis(1 << 62)  # what we write: a batch notes differences to its first, and they have 64 bits
 NO_PRODUCER = ProducerId(-1)
 NO_TOPIC_ID = TopicId(bytes(16))
 

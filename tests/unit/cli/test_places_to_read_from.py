@@ -28,7 +28,7 @@ def test_places(text: str, expected: Place) -> None:
     assert parse_place(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "first", "1.5", "@x", "@", "--1", "2023-13-01", "٣"])
+@pytest.mark.parametrize("text", ["", "first", "1.5", "@x", "@", "--1", "2023-13-01", "1969-12-31T23:59:59.999", "٣"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected earliest, latest, an offset"):
         parse_place(text)
