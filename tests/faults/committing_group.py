@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.faults.asking_again import until_told
 from tests.faults.history import Partition
@@ -15,11 +16,14 @@ from tests.faults.node_process import PATIENCE_S, wait_until
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from confluent_kafka import KafkaError
+
     from tests.faults.history import History
 
 MEMBERS = 2
 SESSION_MS = 6000  # the shortest that nodes allow by default
 MESSAGES_MAX = 500
+LOOK_S = 10.0
 
 
 class CommittingGroup:
@@ -40,10 +44,24 @@ class CommittingGroup:
 
     def wait_for_commits(self, count: int) -> None:
         goal = self.commit_count + count
-        wait_until(lambda: self.commit_count >= goal, "the group commits again", self._troubles)
+        wait_until(lambda: self.commit_count >= goal or self._is_broken, "the group commits again", self._troubles)
+        assert not self._is_broken, self._troubles()
+
+    @property
+    def _is_broken(self) -> bool:
+        return any(member.trouble is not None for member in self.members)
 
     def _troubles(self) -> str:
-        return "\n".join(f"{member.name}: {member.last_refusal}" for member in self.members)
+        return "\n".join([*(member.explained() for member in self.members), self._as_coordinator_sees_it()])
+
+    def _as_coordinator_sees_it(self) -> str:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUICK_RECONNECT})
+        try:
+            group = admin.describe_consumer_groups([self.name], request_timeout=LOOK_S)[self.name].result()
+        except KafkaException as refusal:
+            return f"nobody says how the group is: {refusal}"
+        members = [f"{it.member_id}: {it.assignment.topic_partitions}" for it in group.members]
+        return f"{group.state.name} at {group.coordinator}, members: {members}"
 
     def asks(self, offsets: dict[Partition, int]) -> None:
         with self._lock:
@@ -79,10 +97,13 @@ class CommittingGroup:
 class _Member(Client):
     def __init__(self, name: str, group: CommittingGroup, history: History) -> None:
         super().__init__(name, history, seed=0)
-        self.last_refusal: KafkaException | None = None
+        self._last_refusal: KafkaException | KafkaError | None = None
         self._group = group
         self._known: dict[Partition, int] = {}
         """What was committed when this member was given partitions of which it has read nothing yet."""
+
+    def explained(self) -> str:
+        return f"{self.name} was last told {self._last_refusal}, and {self.whereabouts()}"
 
     def work(self) -> None:
         group = self._group
@@ -113,6 +134,7 @@ class _Member(Client):
         ends: dict[Partition, int] = {}
         for message in consumer.consume(MESSAGES_MAX, timeout=0.1):
             if message.error() is not None:
+                self._last_refusal = message.error()
                 continue
             partition = Partition(message.topic(), message.partition())
             known = self._known.pop(partition, None)
@@ -130,7 +152,7 @@ class _Member(Client):
                 offsets=[TopicPartition(*partition, offset) for partition, offset in ends.items()], asynchronous=False
             )
         except KafkaException as refusal:  # the coordinator is away, or another member has taken over
-            self.last_refusal = refusal
+            self._last_refusal = refusal
             return
         assert answers is not None
         self._group.committed({Partition(it.topic, it.partition): it.offset for it in answers if it.error is None})

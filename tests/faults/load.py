@@ -5,8 +5,10 @@ from __future__ import annotations
 import abc
 import asyncio
 import random
+import sys
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -55,6 +57,14 @@ class Client(threading.Thread, abc.ABC):
             self.work()
         except BaseException as error:  # noqa: BLE001 - raised again where the test can see it
             self.trouble = error
+
+    def whereabouts(self) -> str:
+        """For whoever waits for it in vain: what broke it, or where it is just now."""
+        if self.trouble is not None:
+            return "broke: " + "".join(traceback.format_exception(self.trouble))
+        if self.ident is None or (frame := sys._current_frames().get(self.ident)) is None:
+            return "does not run"
+        return "is here: " + "".join(traceback.format_stack(frame))
 
     def end(self) -> None:
         self.stopping.set()
@@ -321,6 +331,7 @@ def wait_for_acks(clients: Iterable[Client], count: int) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     for client, goal in goals:
         while client.acked_count < goal:
-            assert client.is_alive(), f"{client.name} ended: {client.trouble!r}"
-            assert time.monotonic() < deadline_s, f"{client.name} has {client.acked_count} acks, waited for {goal}"
+            what = f"{client.name} has {client.acked_count} acks, waited for {goal}"
+            assert client.is_alive(), f"{what}; it {client.whereabouts()}"
+            assert time.monotonic() < deadline_s, f"{what}; it {client.whereabouts()}"
             time.sleep(0.01)
