@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
+from tests.faults.node_process import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -138,6 +140,16 @@ class LoopDisk(MountedDisk):
         _run("mount", "-t", "ext4", "-o", ",".join(("loop", "noatime", *options)), str(self._image), str(self.root))
         self.is_mounted = True
 
+    def unmount(self) -> None:
+        """Also from whoever has a copy of the mount: as long as anybody has, the next mount would give the same file
+        system once more, without power as it is, and not what the device has."""
+        super().unmount()
+        wait_until(lambda: not self._is_attached, f"nobody has {self._image} mounted any more")
+
+    @property
+    def _is_attached(self) -> bool:
+        return bool(_run("losetup", "--associated", str(self._image)))
+
     def cut_power(self) -> None:
         """From now on nothing reaches the device. Whatever was not synced is gone after the next mount.
 
@@ -151,5 +163,5 @@ class LoopDisk(MountedDisk):
             os.close(descriptor)
 
 
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

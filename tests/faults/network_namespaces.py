@@ -31,7 +31,8 @@ def why_no_namespaces() -> str | None:
     """Why there can be no networks of our own here, None if there can."""
     if os.geteuid() != 0:
         return "a network of its own needs root"
-    return None if shutil.which("ip") is not None else "a network of its own needs `ip` (iproute2)"
+    missing = [tool for tool in ("ip", "nsenter") if shutil.which(tool) is None]
+    return f"a network of its own needs {' and '.join(missing)}" if missing else None
 
 
 needs_namespaces = pytest.mark.skipif(why_no_namespaces() is not None, reason=str(why_no_namespaces()))
@@ -67,8 +68,12 @@ class HostNetwork:
         return self._addresses[host]
 
     def command_at(self, host: str) -> tuple[str, ...]:
-        """What to put before a command, so that it runs on a host."""
-        return ("ip", "netns", "exec", self._namespace(host))
+        """What to put before a command, so that it runs on a host.
+
+        Not `ip netns exec`: what runs under that has mounts of its own as well, copies of all that there were. A disk
+        of another test could not be unmounted for as long as they are there.
+        """
+        return ("nsenter", f"--net={NAMESPACES / self._namespace(host)}")
 
     @contextmanager
     def cut(self, ways: Iterable[Way]) -> Iterator[None]:
@@ -94,7 +99,7 @@ class HostNetwork:
     def _build(self) -> None:
         router = self._namespace("router")
         _ip("netns", "add", router)
-        _ip("netns", "exec", router, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
+        _run(*self.command_at("router"), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
         for number, host in enumerate(self._addresses, 1):
             self._connect(host, f"to-{number}", router)
 
@@ -127,4 +132,8 @@ def _enter(namespace: int) -> None:
 
 
 def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+    _run("ip", *arguments)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
