@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import random
 import signal
+import struct
 import subprocess
+import termios
 import time
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
 from headrace.wire.batches import Codec
 from headrace.wire.partitioning import partition_for_key
+from tests.clients.clusters import wait_until
 from tests.clients.commands import COMMAND, NOBODY, call, call_here, environment, started
 from tests.clients.nodes import PATIENCE_S, new_name
 
@@ -498,6 +502,12 @@ def test_a_setting_that_nobody_knows_is_refused_with_the_command_that_lists_them
 # Pipes and signals.
 
 
+def unread_bytes(pipe: IO[bytes]) -> int:
+    """What lies in it, and nobody has taken out yet."""
+    (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return int(count)
+
+
 def test_following_shows_what_arrives_and_ends_cleanly_with_ctrl_c(node: NodeProcess, headrace: Call) -> None:
     for order in ("none", "time"):
         name = new_name(order)
@@ -523,9 +533,8 @@ def test_ctrl_c_sends_what_was_read(node: NodeProcess, headrace: Call) -> None:
         assert producing.stderr is not None
         producing.stdin.write(b"one\ntwo\n")
         producing.stdin.flush()
-        # Nothing shows from outside that the lines were read; another command takes longer than reading them.
-        headrace("topics", "list")
-        headrace("topics", "list")
+        wait_until(lambda: unread_bytes(producing.stdin) == 0, "the lines are read")
+        headrace("topics", "list")  # which takes longer than what is left to do with them; nothing shows when that is
         producing.send_signal(signal.SIGINT)
         assert producing.wait(PATIENCE_S) == 130
         assert b"sent 2 messages" in producing.stderr.read()
