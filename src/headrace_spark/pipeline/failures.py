@@ -23,6 +23,10 @@ _SPEAKS_FOR_ITSELF = {"ClientError", "Refusal", "DataLoss", "PipelineError", "Va
 """Their type adds nothing to their text, as all errors of this house; of others it is part of the message."""
 
 
+_SAYS_NOT_WHY = {"Task not serializable"}
+"""Spark leaves it to the Java error underneath to tell."""
+
+
 class SparkGone(Exception):
     """The JVM has ended. A new one cannot be had in this process."""
 
@@ -49,7 +53,8 @@ def cause_of(error: BaseException) -> str:
         case AnalysisException() | ParseException():
             return said_by(error)
         case PySparkException():
-            return _innermost(str(error))
+            said = _innermost(str(error))
+            return f"{said}: {_root_of(error)}" if said in _SAYS_NOT_WHY else said
         case PipelineError() | ClientError() | Refusal() | SparkGone():
             return str(error)
         case _:
@@ -61,6 +66,13 @@ def _is_hopeless(error: BaseException) -> bool:
         isinstance(error, AnalysisException | ParseException | PipelineError | SparkGone)
         or failure_in(error) is not None
     )
+
+
+def _root_of(error: BaseException) -> str:
+    """The Java error at the bottom, which pyspark keeps but does not print."""
+    while (cause := getattr(error, "_cause", None)) is not None:
+        error = cause
+    return str(error).partition("\n")[0]
 
 
 def _innermost(text: str) -> str:

@@ -57,6 +57,14 @@ def test_the_cause_is_dug_out_of_what_spark_says(text: str, cause: str) -> None:
     assert cause_of(PySparkException(text)) == cause
 
 
+def test_what_says_not_why_is_told_with_the_error_at_its_bottom() -> None:
+    bottom = PySparkException("java.io.NotSerializableException: a.b.Socket\nSerialization stack:\n\t- object")
+    middle, top = PySparkException("while writing"), PySparkException(f"Task not serializable{JAVA_STACK}")
+    # As pyspark chains errors of the JVM; those themselves can be made only while one runs.
+    top._cause, middle._cause = middle, bottom  # type: ignore[attr-defined]
+    assert cause_of(top) == "Task not serializable: java.io.NotSerializableException: a.b.Socket"
+
+
 @pytest.mark.parametrize(
     ("error", "is_hopeless"),
     [
