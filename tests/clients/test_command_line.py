@@ -599,4 +599,4 @@ def test_a_node_that_is_told_many_times_to_stop_stops_cleanly(own_node: NodeProc
     for _ in range(20):
         os.kill(own_node.pid, signal.SIGTERM)
         time.sleep(0.002)
-    own_node.stop()
+    own_node.stop()  # which fails the test unless the node ends with 0, and without a sign of a bug in its log

@@ -22,7 +22,6 @@ _CONDITION = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _SPEAKS_FOR_ITSELF = {"ClientError", "Refusal", "DataLoss", "PipelineError", "ValueError", "RuntimeError", "OSError"}
 """Their type adds nothing to their text, as all errors of this house; of others it is part of the message."""
 
-
 _SAYS_NOT_WHY = {"Task not serializable"}
 """Spark leaves it to the Java error underneath to tell."""
 
