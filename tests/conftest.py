@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
+
+pytest_plugins = ["tests.time_limits", "tests.lost_workers"]
 
 # Tests start hundreds of nodes, commands and Spark's workers. Each would compile all of the source anew, which takes a
 # third of its start, where the environment forbids to keep what was compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A script's background jobs ignore Ctrl-C, and so does all that they start. Tests send it to their commands: these get
+# back what it does otherwise, as a signal that is handled here is not handed on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
