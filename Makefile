@@ -4,8 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # How many processes share the tests: more than two cores, as each waits for nodes half of its time.
 WORKERS ?= 3
+# What mypyc compiles, and what that takes: a change of these installs anew.
+HOT     := src/headrace/wire/walk.py tools/compiling.py tools/build_hook.py
 
-.PHONY: run spark test test-long check format generate setup bench lock clean help
+INPUTS ?= 200000
+# What is installed is what was pinned, to the byte: the pins carry the hashes of what the index gave when they were made.
+INSTALL := $(BIN)/pip install -q --disable-pip-version-check --require-hashes
+COMPILE := $(BIN)/pip-compile -q --generate-hashes --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --upgrade
+
+.PHONY: run spark test test-long check compile format generate setup bench fuzz lock planted clean help
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,34 +45,49 @@ format: $(VENV)/.dev ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generate: $(VENV)/.dev ## write wire/messages from wire/schemas, and docs/settings.md
+generate: $(VENV)/.dev ## write wire/messages from wire/schemas, docs/settings.md and docs/malformed-batches.md
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python tools/write_settings_page.py
+
+compile: $(VENV)/.dev ## compile the hottest modules again, which installing does by itself
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
 
 bench: $(VENV)/.dev ## measure speed; one JSON file per run in bench/out
 	$(BIN)/python -m bench $(ARGS)
 
-lock: $(VENV)/.dev ## pin dependencies anew; no index address gets in
-	$(BIN)/pip-compile -q --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --upgrade -o requirements/run.txt pyproject.toml
-	$(BIN)/pip-compile -q --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --upgrade --extra spark -c requirements/run.txt -o requirements/spark.txt pyproject.toml
-	$(BIN)/pip-compile -q --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --upgrade -c requirements/spark.txt -o requirements/dev.txt requirements/dev.in
+planted: $(VENV)/.dev ## plant known bugs in a copy, see that tests catch each, and write docs/planted-bugs.md
+	$(BIN)/python -m tools.planted --write $(ARGS)
+
+fuzz: $(VENV)/.fuzz ## try INPUTS inputs, chosen by what they reach, on everything that reads others' bytes
+	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(ARGS)
+
+lock: $(VENV)/.dev ## pin dependencies anew, with hashes; no index address gets in
+	$(COMPILE) -o requirements/run.txt pyproject.toml
+	$(COMPILE) --extra spark -c requirements/run.txt -o requirements/spark.txt pyproject.toml
+	$(COMPILE) -c requirements/spark.txt -o requirements/dev.txt requirements/dev.in
+	$(COMPILE) -c requirements/dev.txt -o requirements/fuzz.txt requirements/fuzz.in
 
 clean: ## remove what was built
+	find src -name '*.so' -delete -o -name '*.so.source' -delete
 	rm -rf $(VENV) dist build bench/bin .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: $(VENV)/bin/python requirements/run.txt pyproject.toml
-	$(BIN)/pip install -q --disable-pip-version-check -r requirements/run.txt
+$(VENV)/.run: $(VENV)/bin/python requirements/run.txt pyproject.toml $(HOT)
+	$(INSTALL) -r requirements/run.txt
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.run requirements/spark.txt
 	@echo "installing Spark (half a gigabyte, a minute or two)"
-	$(BIN)/pip install -q --disable-pip-version-check -r requirements/spark.txt
+	$(INSTALL) -r requirements/spark.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run $(VENV)/.spark requirements/dev.txt
-	$(BIN)/pip install -q --disable-pip-version-check -r requirements/dev.txt
+	$(INSTALL) -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.dev requirements/fuzz.txt
+	$(INSTALL) --only-binary :all: -r requirements/fuzz.txt || { echo "missing: atheris, which has no wheel for this Python and machine; to build it takes clang" >&2; exit 1; }
 	@touch $@

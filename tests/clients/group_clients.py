@@ -46,8 +46,8 @@ class Timing(NamedTuple):
 
 
 DEFAULTS = Timing()
-LASTING = Timing(session_ms=10_000, heartbeat_ms=200, metadata_ms=300, poll_interval_ms=10_000)
-"""Learns of everything soon, and is not missed if it is away or slow for a moment."""
+LASTING = Timing(session_ms=30_000, heartbeat_ms=200, metadata_ms=300, poll_interval_ms=30_000)
+"""Learns of everything soon, and is not missed if it is away or slow for a moment, however busy the machine is."""
 FLEETING = LASTING._replace(session_ms=1000)
 """Is missed soon."""
 

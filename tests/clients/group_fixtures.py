@@ -17,7 +17,7 @@ SWIFT = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": str(SESSION_MS_MIN),
     "group.consumer.heartbeat.interval.ms": "200",
-    "group.consumer.session.timeout.ms": "3000",  # a static member must be able to restart within it
+    "group.consumer.session.timeout.ms": "6000",  # a static member must be able to restart within it
 }
 
 

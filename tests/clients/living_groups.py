@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.clients.nodes import NodeProcess
 
 LEAVE = "leave"
-PATIENCE_S = 30.0  # against hangs only; everything waited for here takes a few seconds
+PATIENCE_S = 120.0  # against hangs only; everything waited for here takes a few seconds
 LOOK_EVERY_S = 0.05
 COMMIT_TRIES_MAX = 20  # a member of the newer protocol may have to hear of its next epoch first
 

@@ -72,7 +72,7 @@ def request_of(key: ApiKey, version: int, topic: str, topic_id: TopicId) -> Mess
                 topics=[FetchTopic(topic, topic_id, wanted), FetchTopic(MISSING, UNKNOWN_ID, wanted)],
             )
         case ApiKey.LIST_OFFSETS:
-            places = [ListOffsetsPartition(0, -1, timestamp) for timestamp in (-1, -2, -3, 0)]
+            places = [ListOffsetsPartition(0, -1, (-1, -2, 0)[version % 3])]
             return ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic, places), ListOffsetsTopic(MISSING, places)])
         case ApiKey.METADATA:
             # Up to version 3 it creates what is missing.
@@ -171,6 +171,7 @@ FIRST_ERRORS = {
     ApiKey.ADD_OFFSETS_TO_TXN: {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.TXN_OFFSET_COMMIT: {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.END_TXN: {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
+    ApiKey.WRITE_TXN_MARKERS: {ErrorCode.INVALID_TXN_STATE},
     ApiKey.DESCRIBE_TRANSACTIONS: {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND},
     ApiKey.UNREGISTER_BROKER: {ErrorCode.BROKER_ID_NOT_REGISTERED},
     ApiKey.DRAIN_NODE: {ErrorCode.BROKER_ID_NOT_REGISTERED},

@@ -91,7 +91,7 @@ def test_a_node_can_be_told_not_to_make_topics(start_node: Callable[[dict[str, s
         {
             "bootstrap.servers": node.bootstrap_servers,
             "topic.metadata.propagation.max.ms": 100,
-            "message.timeout.ms": 5000,
+            "message.timeout.ms": 60_000,
         }
     )
     producer.produce(name, b"value", on_delivery=lambda error, _: outcomes.append(error))

@@ -16,6 +16,7 @@ from headrace.client.group_consumer import GroupConsumer, GroupConsumerSettings
 from headrace.client.offsets import IsolationLevel, find_bounds
 from headrace.client.producer import BatchingProducer, ProducerSettings
 from headrace.client.transactions import ANNOUNCED, IMPLICIT
+from headrace.metadata.internal import TRANSACTION_STATE
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.testing import Broker
@@ -240,14 +241,18 @@ async def test_an_operator_can_abort_a_transaction_and_its_producer_is_fenced(
     assert await visible(cluster) == []
 
 
-async def test_a_hanging_transaction_is_aborted_in_its_partition(cluster: Cluster) -> None:
-    """As if its coordinator had forgotten it: the marker comes from outside."""
+async def test_a_hanging_transaction_is_aborted_in_its_partition(broker: Broker, cluster: Cluster) -> None:
     admin = TransactionAdmin(cluster)
     async with transactional(cluster) as producer:
         await producer.begin_transaction()
         await send(producer, b"hanging")
         (active,) = await admin.producers(PLACE)
-        await admin.abort_hanging(PLACE, active.producer_id, active.producer_epoch, active.coordinator_epoch)
+        marker = (PLACE, active.producer_id, active.producer_epoch, active.coordinator_epoch)
+        with pytest.raises(Refusal) as refusal:
+            await admin.abort_hanging(*marker)
+        assert refusal.value.code == ErrorCode.INVALID_TXN_STATE  # its coordinator looks after it
+        await asyncio.to_thread(broker.delete_topic, TRANSACTION_STATE)
+        await admin.abort_hanging(*marker)
         (active,) = await admin.producers(PLACE)
         assert active.transaction_start_offset is None
         assert await visible(cluster) == []

@@ -256,6 +256,33 @@ def test_a_removed_file_stays_readable_while_open(disk: Disk) -> None:
     file.close()
 
 
+def test_a_replaced_file_has_its_bytes_before_its_name_and_its_name_before_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the real disk: no power is cut here, so the system calls have to show it."""
+    disk = SystemDisk(tmp_path / "node")
+    disk.make_directory("d")
+    calls: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def record_sync(descriptor: int) -> None:
+        calls.append(("sync", os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))))
+        fsync(descriptor)
+
+    def record_replace(old: str, new: str) -> None:
+        calls.append(("rename", os.path.basename(new)))
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", record_sync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    disk.replace_file("d/safe", b"content")
+    assert calls == [("sync", "safe.tmp"), ("rename", "safe"), ("sync", "d")]
+    calls.clear()
+    disk.sync_directory("d")
+    assert calls == [("sync", "d")]
+    disk.close()
+
+
 def test_write_file_and_replace_file_hold_the_last_content(disk: Disk) -> None:
     disk.make_directory("d")
     disk.write_file("d/plain", b"a longer first content")

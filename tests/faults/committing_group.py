@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.faults.asking_again import until_told
@@ -15,8 +15,6 @@ from tests.faults.node_process import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from confluent_kafka import KafkaError
 
     from tests.faults.history import History
 
@@ -135,6 +133,8 @@ class _Member(Client):
         for message in consumer.consume(MESSAGES_MAX, timeout=0.1):
             if message.error() is not None:
                 self._last_refusal = message.error()
+                if message.error().code() == KafkaError.NOT_COORDINATOR:
+                    self._take_up_again(consumer)
                 continue
             partition = Partition(message.topic(), message.partition())
             known = self._known.pop(partition, None)
@@ -144,6 +144,13 @@ class _Member(Client):
             ends[partition] = message.offset() + 1
         if ends:
             self._commit(consumer, ends)
+
+    def _take_up_again(self, consumer: Consumer) -> None:
+        """librdkafka asks but once where its group is. If whoever it asks has just ceased to coordinate the group, it
+        stays a member and reads none of its partitions any more, until they are assigned anew (its issue 5586)."""
+        given = consumer.assignment()
+        self._assigned(consumer, given)
+        consumer.assign(given)
 
     def _commit(self, consumer: Consumer, ends: dict[Partition, int]) -> None:
         self._group.asks(ends)

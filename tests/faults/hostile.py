@@ -40,8 +40,10 @@ LENGTH = struct.Struct(">i")
 class Hostile:
     """A connection that sends what it is told, and reads whole frames."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    def __init__(self, port: int, address: str | None = None) -> None:
+        """`address` is where it comes from, if that matters."""
+        source = None if address is None else (address, 0)
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S, source_address=source)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
 
@@ -123,9 +125,11 @@ class Hostile:
 
     # What several tests ask
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> int:
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, replicas: int = 1
+    ) -> int:
         wanted = CreatableTopic(
-            name, partitions, 1, [], [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
+            name, partitions, replicas, [], [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
         )
         (created,) = self.ask(CreateTopicsRequest([wanted]), 5).topics
         return int(created.error_code)

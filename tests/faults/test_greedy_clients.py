@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.model.errors import ErrorCode
 from headrace.wire.api import ApiKey
 from headrace.wire.frames import RequestHeader, encode_request
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from headrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headrace.wire.messages.delete_topics import DeleteTopicsRequest
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
+from headrace.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.faults.hostile import (
@@ -103,6 +106,30 @@ def test_the_largest_frame_is_read_and_its_memory_given_back(node: WatchedNode) 
         assert client.frame() is not None  # -1 topics means all of them; what follows is not looked at
         client.ask(ApiVersionsRequest(), 0)
         wait_until(lambda: node.memory_mib() < 100, "the large buffer is gone though its client stays")
+
+
+def test_large_frames_that_nobody_finishes_share_one_budget(node: WatchedNode) -> None:
+    """20 clients send 2 GB between them. The node takes 128 MiB."""
+    with node.attacked(grows_mib=128 + 30), contextlib.ExitStack() as crowd:
+        for _ in range(20):
+            client = crowd.enter_context(node.connect())
+            client.socket.settimeout(0.3)
+            client.send(LENGTH.pack(FRAME_MAX) + request_start(ApiKey.METADATA, 4))
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                for _ in range(99):
+                    client.socket.sendall(bytes(MIB))
+        with node.connect() as client:
+            for _ in range(10):
+                assert client.produce("bulk", one_batch(b"x" * 900_000)).error_code == 0
+
+
+def test_a_crowd_that_never_reads_its_answers(node: WatchedNode) -> None:
+    """Each may leave 4 MiB unread, and all together a sixteenth of what that would be."""
+    requests = encode_request(RequestHeader(ApiKey.METADATA, 1, 1, "deaf"), METADATA_OF_WIDE) * 500
+    with node.attacked(grows_mib=64 + 60), contextlib.ExitStack() as crowd:
+        for _ in range(60):
+            crowd.enter_context(node.connect()).send(requests)
+        wait_until(lambda: "answers that nobody reads" in node.process.log, "the deaf have to go")
 
 
 def test_a_client_that_never_reads_its_answers_is_not_read_from(node: WatchedNode) -> None:
@@ -188,6 +215,34 @@ def test_answers_keep_the_order_of_requests_of_every_kind(node: WatchedNode) -> 
         client.expect_in_order(count)
 
 
+# ---- groups
+
+
+def test_members_that_say_too_much_of_themselves_are_refused(node: WatchedNode) -> None:
+    """40 members with subscriptions of 5 MB would make the node remember 200 MB, and say so in its log."""
+    with node.connect() as client:
+
+        def is_there() -> bool:
+            found = client.ask(FindCoordinatorRequest(coordinator_keys=["greedy"]), 4)
+            return bool(found.coordinators[0].error_code == ErrorCode.NONE)
+
+        wait_until(is_there, "somebody coordinates the group")
+    wish = JoinGroupRequest(
+        group_id="greedy",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol("range", bytes(5 * MIB))],
+    )
+    with node.attacked(grows_mib=40):
+        for _ in range(40):
+            with node.connect() as client:
+                code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                while code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    code = ErrorCode(client.ask(wish, 3).error_code)
+                assert code is ErrorCode.INVALID_REQUEST
+
+
 # ---- many connections
 
 
@@ -248,8 +303,9 @@ def departures() -> dict[str, list[tuple[Message, int]]]:
         "records on their way out": [(fetch_of("bulk"), 11)] * 3,
         "a slow admin request": [(new_topics, 4), (DeleteTopicsRequest(topic_names=["departed.3"]), 1)],
         "a lookup by time": [
-            (ListOffsetsRequest(topics=[ListOffsetsTopic("bulk", [ListOffsetsPartition(0, timestamp=5)] * 50)]), 5)
-        ],
+            (ListOffsetsRequest(topics=[ListOffsetsTopic("bulk", [ListOffsetsPartition(0, timestamp=5)])]), 5)
+        ]
+        * 50,
         "everything": [
             (fetch_of("bulk"), 11),
             (produce_request(HEALTHY_TOPIC, one_batch(), acks=-1), 7),

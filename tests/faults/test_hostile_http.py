@@ -78,6 +78,16 @@ def test_what_is_not_http_is_refused(node: WatchedNode, request_: bytes) -> None
         assert not last or 400 <= status(last) < 600
 
 
+@pytest.mark.parametrize("before", [b"", LIVE, LIVE.replace(b"GET", b"HEAD")])
+def test_a_head_whose_body_is_nonsense_is_refused_without_a_body(node: WatchedNode, before: bytes) -> None:
+    with node.attacked():
+        chunked = b"HEAD /livez HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabc\r\n5\r\n"
+        answer = exchange(node, before + chunked)
+        last = answer[answer.rfind(b"HTTP/1.1 ") :]
+        assert status(last) == 400
+        assert last.endswith(b"\r\n\r\n")
+
+
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [

@@ -28,6 +28,7 @@ from headrace.wire.produce import (
     decode_one_batch,
     decode_produce,
     encode_one_success,
+    encode_outcome,
     encode_produce_response,
 )
 
@@ -140,7 +141,12 @@ outcomes = st.builds(
 @given(produce_versions, int32, st.lists(st.tuples(names, ids, st.lists(outcomes, max_size=3)), max_size=3))
 def test_a_produce_response_is_written_alike(version, correlation_id, topics):
     hot = encode_produce_response(
-        correlation_id, version, [(name if version < 13 else topic_id, results) for name, topic_id, results in topics]
+        correlation_id,
+        version,
+        [
+            (name if version < 13 else topic_id, [encode_outcome(version, result) for result in results])
+            for name, topic_id, results in topics
+        ],
     )
 
     general = ProduceResponse(
@@ -238,6 +244,6 @@ def test_a_fetch_response_is_written_alike(version, correlation_id, topics, erro
 @given(produce_versions, int32, names, ids, int32, int64, int64, int64)
 def test_one_success_is_written_alike(version, correlation_id, name, topic_id, partition, base, time, start):
     topic = name if version < 13 else topic_id
-    assert encode_one_success(correlation_id, version, topic, partition, (base, time, start)) == (
-        encode_produce_response(correlation_id, version, [(topic, [ProduceOutcome(partition, 0, base, time, start)])])
-    )
+    outcome = encode_outcome(version, ProduceOutcome(partition, 0, base, time, start))
+    one = encode_one_success(correlation_id, version, topic, partition, (base, time, start))
+    assert one == encode_produce_response(correlation_id, version, [(topic, [outcome])])

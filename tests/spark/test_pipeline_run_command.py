@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-PATIENCE_S = 120.0  # against hangs only; each run starts a JVM
+PATIENCE_S = 280.0  # against hangs only; each run starts a JVM
 PIPELINE = """
 name = "{name}"
 [[source]]

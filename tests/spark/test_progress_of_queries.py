@@ -65,7 +65,7 @@ def lags(broker: Broker, group: str) -> list[int]:
         "--bootstrap-server",
         broker.bootstrap_servers,
     ]
-    shown = subprocess.run([*command, "--format", "json"], check=True, capture_output=True, text=True, timeout=60)
+    shown = subprocess.run([*command, "--format", "json"], check=True, capture_output=True, text=True, timeout=280)
     return [partition["lag"] for partition in json.loads(shown.stdout)["partitions"]]
 
 

@@ -25,7 +25,7 @@ pytest_plugins = ["tests.clients.node_fixtures"]
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "walk-through.md"
 SAMPLES_DIRECTORY: Final = ROOT / "src" / Path(*SAMPLES.split("."))
-PATIENCE_S: Final = 280.0  # for one command, against hangs only; some start a JVM
+PATIENCE_S: Final = 600.0  # for one command, against hangs only; some start a JVM
 COLUMNS: Final = "100"  # how wide the page's tables are
 
 # What differs from run to run, and what stands for it when two texts are compared.
@@ -84,7 +84,7 @@ def shell_environment(own_node: NodeProcess, tmp_path: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.timeout(1200)  # several commands start a JVM
+@pytest.mark.timeout(2400)  # several commands start a JVM
 def test_every_command_prints_what_the_page_shows(shell_environment: dict[str, str], tmp_path: Path) -> None:
     place = tmp_path / "laptop"
     place.mkdir()

@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from headrace.replication.refused import RefusedLine
 from headrace.wire.produce import ProduceOutcome
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.broker.counters import Counters
     from headrace.broker.partition import Partition
-    from headrace.model.errors import Refusal
+    from headrace.model.errors import Reason
     from headrace.wire.batches import BatchHeader
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,12 @@ class StagedWrite:
         self.headers: list[BatchHeader] = []
         self.next_offset = next_offset
         self.is_urgent = False
-        self.refusal: Refusal | None = None
+        self.refusal: Reason | None = None
+
+    def forget_batches(self) -> None:
+        """They are in the log. Whoever waits until they are committed needs only to know what became of them."""
+        self.views.clear()
+        self.headers.clear()
 
 
 class Admitted:
@@ -47,10 +53,10 @@ class Admitted:
         self.base_offset = base_offset
         self.next_offset = next_offset
         self.append_time_ms = append_time_ms
-        self._late: Refusal | None = None
+        self._late: Reason | None = None
 
     @property
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> Reason | None:
         """Why it did not get in after all."""
         return self._late if self.write is None else self.write.refusal or self._late
 
@@ -59,9 +65,9 @@ class Admitted:
         """True if nothing is left to wait for, also with acks=all."""
         return self.refusal is not None or self.partition.high_watermark >= self.next_offset
 
-    def give_up(self, refusal: Refusal) -> None:
+    def give_up(self, reason: Reason) -> None:
         """It is written, but nobody can promise any more that it is safe."""
-        self._late = refusal
+        self._late = reason
 
     def outcome(self) -> ProduceOutcome:
         partition = self.partition
@@ -74,13 +80,15 @@ class Admitted:
 class AppendStage:
     """The partitions that have staged batches in this turn."""
 
-    __slots__ = ("_counters", "_is_refusing", "_on_refused", "_partitions")
+    __slots__ = ("_counters", "_is_refusing", "_on_refused", "_partitions", "refused_line")
 
     def __init__(self, counters: Counters, on_refused: Callable[[Partition], None]) -> None:
         self._counters = counters
         self._partitions: deque[Partition] = deque()
         self._is_refusing = False
         self._on_refused = on_refused
+        self.refused_line = RefusedLine()
+        """Of all partitions: what is remembered of refused batches is bounded for the node, not for each of them."""
 
     def add(self, partition: Partition) -> None:
         self._partitions.append(partition)
@@ -103,10 +111,10 @@ class AppendStage:
                 self._is_refusing = False
                 log.warning("writing works again: %s took %d records", partition.name, written)
 
-    def refused(self, partition: Partition, refusal: Refusal) -> None:
+    def refused(self, partition: Partition, reason: Reason) -> None:
         """A write did not happen. Said once until writing works again; counted each time."""
         self._counters.refused_writes += 1
         self._on_refused(partition)
         if not self._is_refusing:
             self._is_refusing = True
-            log.warning("writes are refused: %s", refusal.message)
+            log.warning("writes are refused: %s", reason.message)

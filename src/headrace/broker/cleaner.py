@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.model.errors import Refusal
 from headrace.runtime.companions import CompanionEnded
-from headrace.runtime.tasks import Breather
+from headrace.runtime.tasks import Breather, rest
 from headrace.storage.compaction.choice import NO_LAG_LIMIT, Mark
 from headrace.storage.compaction.job import CleanedRun, Damaged, Failed, Finished, Worked
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
@@ -86,7 +86,7 @@ class LogCleaner:
             if not settings.log_cleaner_enable:
                 await asyncio.sleep(LOOK_AGAIN_S)
                 continue
-            await asyncio.sleep(settings.log_cleaner_backoff_ms / 1000)
+            await rest(settings.log_cleaner_backoff_ms / 1000)
             await self.clean_what_is_due()
 
     async def clean_what_is_due(self) -> None:

@@ -20,19 +20,19 @@ from headrace.coordinators.transactions.effects import TransactionEffects
 from headrace.coordinators.transactions.settings import TransactionSettings
 from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
-from headrace.model.names import ID_BYTES_MAX, NO_NODE, NodeId, TopicPartition
+from headrace.model.names import ID_BYTES_MAX, NO_EPOCH, NO_NODE, NodeId, TopicPartition
 from headrace.runtime.tasks import TaskScope
 from headrace.storage.damage import RESTORE_OR_REMOVE
 from headrace.wire.partitioning import partition_for_coordinated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.broker.node import Node
     from headrace.broker.partition import Partition
     from headrace.coordinators.effects import Effects
     from headrace.metadata.image import ClusterImage, Topic
-    from headrace.model.names import ProducerId, TopicId
+    from headrace.model.names import Epoch, ProducerId, TopicId
 
 log = logging.getLogger(__name__)
 
@@ -173,6 +173,32 @@ class Coordination:
                 return codes
             await asyncio.sleep(MARKERS_WAIT_S)
 
+    async def live_here(self, producer_id: ProducerId, epochs: Mapping[int, Epoch]) -> set[TopicPartition]:
+        """Where a producer's transactions are open or ending, as these coordinators know. Raises Refusal if one of them
+        is not here, in this epoch."""
+        found: set[TopicPartition] = set()
+        for index, epoch in epochs.items():
+            shard = self._transaction_shards.get(index)
+            if shard is None or not self._is_agreed(shard) or shard.partition.replica.leader_epoch != epoch:
+                raise Refusal(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTION_STATE}-{index} is not led here in epoch {epoch}"
+                )
+            found |= await shard.look(lambda mind: mind.live_partitions(producer_id))
+        return found
+
+    def check_coordinator_epoch(self, epoch: int) -> None:
+        """Refuse a marker of a coordinator that no election has made yet, as far as this node has heard.
+
+        Whoever believed it would refuse all markers of the real one. The asker comes again: this node may have to
+        catch up.
+        """
+        topic = self._node.image.topic_named(TRANSACTION_STATE)
+        states = () if topic is None else topic.partitions.values()
+        if epoch > max((state.leader_epoch for state in states), default=NO_EPOCH):
+            raise Refusal(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no partition of {TRANSACTION_STATE} is led in epoch {epoch} yet"
+            )
+
     def _coordinator_elsewhere(self, transactional_id: str) -> NodeId | None:
         """The node that coordinates it, if that is another one."""
         topic = self._node.image.topic_named(TRANSACTION_STATE)
@@ -253,11 +279,21 @@ class Coordination:
         return Shard(
             partition,
             node.world,
-            new_mind=lambda: GroupCoordinator(self._group_settings(), ImageTopics(lambda: node.image)),
+            new_mind=lambda: GroupCoordinator(
+                self._group_settings(), ImageTopics(lambda: node.image), lambda: self._held_by_others(partition)
+            ),
             kinds=GROUP_KINDS,
             load_turn=self._load_turn,
             on_unreadable=self._unreadable,
             on_failure=node.fail,
+        )
+
+    def _held_by_others(self, partition: Partition) -> int:
+        """What groups of other partitions take of this node's memory."""
+        return sum(
+            shard.loaded_mind.held_bytes
+            for shard in self._group_shards.values()
+            if shard.loaded_mind is not None and shard.partition is not partition
         )
 
     def _new_transaction_shard(self, partition: Partition) -> TransactionShard:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from headrace.broker.appending import Admitted
 from headrace.coordinators.effects import Now, Reply
 from headrace.coordinators.records import UnreadableRecord, decode, encode
-from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NO_PRODUCER, NO_TIMESTAMP, Offset, ProducerId
 from headrace.runtime.tasks import Breather
 from headrace.storage.damage import DamagedLog
@@ -115,7 +115,7 @@ class Shard(Generic[MindT]):
     def close(self) -> None:
         """This node no longer coordinates here. Everybody who waits looks for the one that does."""
         self.is_closed = True
-        self._drop(Refusal(ErrorCode.NOT_COORDINATOR, f"{self.partition.name} is led by another node"))
+        self._drop(Reason(ErrorCode.NOT_COORDINATOR, f"{self.partition.name} is led by another node"))
 
     async def _load(self) -> None:
         """Apply the log from its first record to its last, in slices that leave the loop to others."""
@@ -168,7 +168,7 @@ class Shard(Generic[MindT]):
         except Refusal:
             raise
         except Exception:
-            self._start_anew(Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator met a bug; try again"))
+            self._start_anew(Reason(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator met a bug; try again"))
             raise
 
     async def look(self, read: Callable[[MindT], Any]) -> Any:
@@ -176,7 +176,7 @@ class Shard(Generic[MindT]):
         mind = self.mind()
         token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         reply = Reply(token, read(mind))
-        self._when_settled(lambda refusal: self._reply([reply], refusal))
+        self._when_settled(lambda refused: self._reply([reply], refused))
         return await token
 
     def tell(self, decide: Callable[[MindT, Now], Effects]) -> None:
@@ -219,6 +219,10 @@ class Shard(Generic[MindT]):
             self._mind.apply_marker(producer_id, is_commit=is_commit)
         return admitted
 
+    @property
+    def loaded_mind(self) -> MindT | None:
+        return self._mind
+
     def mind(self) -> MindT:
         if self.is_closed:
             raise Refusal(ErrorCode.NOT_COORDINATOR, f"{self.partition.name} is led by another node")
@@ -236,13 +240,13 @@ class Shard(Generic[MindT]):
                 self._write(mind, records, effects.producer)
             except Refusal as refusal:
                 if effects.producer[0] != NO_PRODUCER and refusal.code in PRODUCERS_FAULT:
-                    self._answer_all(effects.replies, refusal)  # the mind counts on nothing
+                    self._answer_all(effects.replies, refusal.reason)  # the mind counts on nothing
                 else:
                     log.warning("%s cannot be written: %s", self.partition.name, refusal.message)
-                    self._start_anew(refusal)
+                    self._start_anew(refusal.reason)
                 return
         if effects.replies or self._on_effects is not None:
-            self._when_settled(lambda refusal: self._settled(mind, effects, refusal))
+            self._when_settled(lambda refused: self._settled(mind, effects, refused))
         self._set_timer(mind)
 
     def _write(self, mind: MindT, records: Sequence[LogRecord], producer: tuple[ProducerId, int]) -> None:
@@ -267,7 +271,7 @@ class Shard(Generic[MindT]):
             is_transactional=producer_id != NO_PRODUCER,
         )
 
-    def _when_settled(self, then: Callable[[Refusal | None], None]) -> None:
+    def _when_settled(self, then: Callable[[Reason | None], None]) -> None:
         """Call `then` once all that is in the partition now is committed: at once if it is."""
         partition = self.partition
         written = Offset(partition.log.next_offset)
@@ -278,42 +282,42 @@ class Shard(Generic[MindT]):
         deadline_s = self._world.clock.monotonic_s() + COMMIT_S_MAX
         partition.when_committed(wish, lambda: then(wish.refusal), deadline_s)
 
-    def _settled(self, mind: MindT, effects: Effects, refusal: Refusal | None) -> None:
-        self._reply(effects.replies, refusal)
+    def _settled(self, mind: MindT, effects: Effects, refused: Reason | None) -> None:
+        self._reply(effects.replies, refused)
         if self._on_effects is None or self.is_closed or self._mind is not mind:
             return  # a mind that is loaded anew orders for itself what is still to be done
-        if refusal is None:
+        if refused is None:
             self._on_effects(self, mind, effects)
         elif effects.has_orders:  # whoever asked waits no longer; the mind does, and nobody orders it a second time
             self._when_settled(lambda later: self._settled(mind, effects, later))
 
-    def _reply(self, replies: Sequence[Reply], refusal: Refusal | None) -> None:
+    def _reply(self, replies: Sequence[Reply], refused: Reason | None) -> None:
         """Once the partition has committed what they tell of, or has refused to."""
-        self._answer_all(replies, None if refusal is None else self._unavailable(refusal))
+        self._answer_all(replies, None if refused is None else self._unavailable(refused))
 
-    def _answer_all(self, replies: Sequence[Reply], refusal: Refusal | None) -> None:
+    def _answer_all(self, replies: Sequence[Reply], refused: Reason | None) -> None:
         for token, response in replies:
             assert isinstance(token, asyncio.Future)
-            _answer(token, response, refusal)
+            _answer(token, response, refused)
 
-    def _unavailable(self, refusal: Refusal) -> Refusal:
+    def _unavailable(self, reason: Reason) -> Reason:
         """What clients understand and act upon: whatever it is, they come back."""
-        if refusal.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            return Refusal(ErrorCode.NOT_COORDINATOR, refusal.message)
-        return Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal.message)
+        if reason.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return Reason(ErrorCode.NOT_COORDINATOR, reason.message)
+        return Reason(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason.message)
 
-    def _start_anew(self, refusal: Refusal) -> None:
-        self._drop(self._unavailable(refusal))
+    def _start_anew(self, reason: Reason) -> None:
+        self._drop(self._unavailable(reason))
         if not self.is_closed:
             self._needs_load.set()
 
-    def _drop(self, refusal: Refusal) -> None:
+    def _drop(self, reason: Reason) -> None:
         self._mind = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for token in list(self._asking):
-            _answer(token, None, refusal)
+            _answer(token, None, reason)
 
     # ---- time
 
@@ -338,13 +342,13 @@ class Shard(Generic[MindT]):
             self._try_to_perform(mind, lambda: mind.tick(self._now()))
 
 
-def _answer(token: asyncio.Future[Any], response: Any, refusal: Refusal | None) -> None:
+def _answer(token: asyncio.Future[Any], response: Any, refused: Reason | None) -> None:
     if token.done():
         return  # whoever asked has gone
-    if refusal is None:
+    if refused is None:
         token.set_result(response)
     else:
-        token.set_exception(refusal)
+        token.set_exception(refused.refusal())
 
 
 class _Replay:

@@ -13,6 +13,11 @@ from headrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from headrace.wire.messages.live_transactions import (
+    LiveTransactionsCoordinator,
+    LiveTransactionsRequest,
+    LiveTransactionsResponse,
+)
 from headrace.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -21,12 +26,12 @@ from headrace.wire.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from headrace.broker.node import Node
     from headrace.coordinators.transactions.coordinator import AddPartitions
     from headrace.coordinators.transactions.effects import MarkerOrder
-    from headrace.model.names import NodeId
+    from headrace.model.names import Epoch, NodeId, ProducerId
 
 CONSENT_LANE: Final = "transactions"
 MARKER_LANE: Final = "markers"  # a marker waits for a commit; a consent must not wait for it
@@ -56,6 +61,23 @@ async def ask_to_add(node: Node, coordinator: NodeId, asked: AddPartitions) -> d
         for part in topic.results_by_partition
     }
     return {name: codes.get(name, ErrorCode.COORDINATOR_NOT_AVAILABLE) for name in asked.partitions}
+
+
+async def ask_for_live(
+    node: Node, coordinator: NodeId, producer_id: ProducerId, epochs: Mapping[int, Epoch]
+) -> set[TopicPartition]:
+    """Where a producer's transactions are open or ending, as another node's coordinators know. Raises Refusal if one of
+    them does not say."""
+    request = LiveTransactionsRequest(
+        producer_id, [LiveTransactionsCoordinator(index, epoch) for index, epoch in epochs.items()]
+    )
+    try:
+        answer = await node.assembly.peers.ask(coordinator, request, LiveTransactionsResponse, lane=CONSENT_LANE)
+    except (ClientError, Refusal) as trouble:
+        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(trouble)) from trouble
+    if answer.error_code:
+        raise Refusal(ErrorCode(answer.error_code), f"as node {coordinator} says")
+    return {TopicPartition(topic.name, index) for topic in answer.topics for index in topic.partition_indexes}
 
 
 async def write_markers(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
@@ -113,6 +114,7 @@ class Enrolment:
         self._lease = Lease(place.timing.session_ms)
         self.is_leased = False
         """Whether this node may serve writes. Others may lead what it led if not."""
+        self._lease_end_s = math.inf
         self._wants_stop = False
 
     async def register(self) -> None:
@@ -182,15 +184,19 @@ class Enrolment:
             await asyncio.sleep(self._place.timing.interval_ms / 1000)
             await self._beat()
 
+    def look_at_lease(self, now_s: float) -> None:
+        """Stop serving if the lease has ended. To be called before anything is taken or promised: a process that stood
+        still is told of what waits at its sockets before it is told of the time."""
+        if now_s >= self._lease_end_s and self.is_leased and not self._is_alone:
+            self._say_leased(False)
+
     async def watch_lease(self) -> None:
-        """Stop serving in the moment that the lease ends, also if no answer ever comes."""
+        """Stop serving in the moment that the lease ends, also if nobody asks for anything."""
         while True:
-            end_ms = self._lease.end_ms
-            now_ms = self._now_ms()
-            if end_ms is not None and now_ms >= end_ms and not self._is_alone:
-                self._say_leased(False)
-            left_ms = self._place.timing.session_ms if end_ms is None else end_ms - now_ms
-            await asyncio.sleep(max(left_ms, 10) / 1000)
+            now_s = self._clock.monotonic_s()
+            self.look_at_lease(now_s)
+            left_s = min(self._lease_end_s - now_s, self._place.timing.session_ms / 1000)
+            await asyncio.sleep(max(left_s, 0.01))
 
     @property
     def _is_alone(self) -> bool:
@@ -250,6 +256,7 @@ class Enrolment:
             return False
         if is_served:
             self._lease.renewed(sent_ms)
+            self._lease_end_s = (self._lease.end_ms or 0) / 1000
         self._say_leased(is_served and (self._is_alone or self._lease.is_valid(self._now_ms())))
         return is_served
 

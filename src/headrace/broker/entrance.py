@@ -16,7 +16,7 @@ from headrace.broker.assembly import NODES
 from headrace.broker.identity import Origin, WrongIdentity
 from headrace.client.connection import Connection
 from headrace.client.errors import ClientError
-from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NodeId, TopicId
 from headrace.raft.membership import Membership, Voter
 from headrace.runtime.network import Address
@@ -51,7 +51,7 @@ class Entrance:
         self._quorum = quorum
         self._world = world
         self._ways_in = list(ways_in)
-        self._not_let_in: Refusal | None = None
+        self._not_let_in: Reason | None = None
         """Why, as it was heard last; whoever waits for a leader wants to know."""
 
     async def find_cluster(self, identity: Identity) -> Identity:
@@ -158,7 +158,7 @@ class Entrance:
                 outcome = await self._ask_each(identity)
                 if isinstance(outcome, str):
                     break
-                self._not_let_in = outcome
+                self._not_let_in = outcome.reason
             except Refusal as refusal:
                 self._quorum.give_up(refusal)
                 return

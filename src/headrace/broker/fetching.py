@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from headrace.broker.milestones import ByteWait, shares
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset
 from headrace.storage.damage import DamagedLog
@@ -31,6 +32,7 @@ SESSION_ID_MAX: Final = 2**31 - 1
 ANSWERS_APART_S: Final = 0.004  # small ones to a follower: one for each of many small messages costs more than they do
 GATHER_BELOW: Final = 64 << 10  # bytes of an answer, at either end of it; for more nobody waits
 
+NOT_SEEN: Final = -1
 NO_SESSION: Final = 0
 EPOCH_OPENS: Final = 0
 EPOCH_CLOSES: Final = -1
@@ -43,6 +45,7 @@ class Wanted:
 
     __slots__ = (
         "_found_end",
+        "appended_before",
         "flushed",
         "index",
         "last_epoch",
@@ -86,6 +89,8 @@ class Wanted:
         self.partition: Partition | None = None
         self.told: tuple[int, int, int] | None = None
         """Error, high watermark and log start as last answered; None if never, or after an error."""
+        self.appended_before = NOT_SEEN
+        """What was ever written to the partition when a waiting fetch last looked."""
         self._found_end = offset
 
     def change(self, newer: Wanted, seen: int) -> None:
@@ -164,6 +169,8 @@ class FetchSession:
         self._wanted: dict[tuple[str | bytes, int], Wanted] = {}
         self._dirty: dict[Wanted, None] = {}
         self._by_partition: dict[Partition, Wanted] = {}
+        self._is_committed_only = False
+        self._byte_wait: ByteWait | None = None
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -195,6 +202,7 @@ class FetchSession:
             self._detach(wanted)
         self._wanted.clear()
         self._dirty.clear()
+        self.stop_waiting()
 
     def partition_changed(self, partition: Partition) -> None:
         self.partition_advanced(partition)
@@ -204,8 +212,34 @@ class FetchSession:
     def partition_advanced(self, partition: Partition) -> None:
         self._dirty[self._by_partition[partition]] = None
 
+    def partition_readable(self, partition: Partition, *, is_stable: bool) -> None:
+        self._dirty[self._by_partition[partition]] = None
+        if self.on_change is not None and self._byte_wait is None and is_stable == self._is_committed_only:
+            self.on_change.session_changed()
+
+    def await_bytes(self, lacking: int) -> None:
+        """After a look that found too little: `on_change` hears of it once there may be so many bytes more."""
+        self.stop_waiting()
+        wanted = [it for it in self._wanted.values() if it.partition is not None]
+        self._byte_wait = waiting = ByteWait(self._may_have_enough)
+        for it, share in zip(wanted, shares(lacking, [_gain(it) for it in wanted]), strict=True):
+            assert it.partition is not None
+            it.partition.await_bytes(share, waiting, is_committed_only=self._is_committed_only)
+
+    def stop_waiting(self) -> None:
+        if self._byte_wait is not None:
+            self._byte_wait.is_over = True
+            self._byte_wait = None
+
+    def _may_have_enough(self) -> None:
+        if self.on_change is not None:
+            self.on_change.session_changed()
+
     def collect(self, max_bytes: int, *, is_full: bool, is_committed_only: bool) -> Collected:
         """Read what there is. A full answer names every partition, another one only those with news."""
+        if is_committed_only != self._is_committed_only:
+            self._is_committed_only = is_committed_only
+            self._dirty |= dict.fromkeys(self._wanted.values())
         collected = Collected()
         slices_left = SLICES_MAX
         try:
@@ -254,6 +288,8 @@ class FetchSession:
             and self._readable_end(wanted, fetched, is_committed_only) <= wanted.position
         ):
             self._dirty.pop(wanted, None)  # until the partition says otherwise
+        if not has_records and not fetched.error_code and self.reader is None and wanted.partition is not None:
+            wanted.partition.be_curious(self, is_committed_only=is_committed_only)
         if is_full or has_records or collected.has_error or has_news:
             collected.results.append((wanted, fetched))
             if fetched.records is not None:
@@ -341,6 +377,13 @@ class FetchSession:
             wanted.partition.unlisten(self)
             self._by_partition.pop(wanted.partition, None)
             wanted.partition = None
+
+
+def _gain(wanted: Wanted) -> int:
+    """What was written to a partition since the last call."""
+    assert wanted.partition is not None
+    before, wanted.appended_before = wanted.appended_before, wanted.partition.log.bytes_appended
+    return max(0, wanted.appended_before - before) if before != NOT_SEEN else 0
 
 
 def _telling(fetched: Fetched) -> tuple[int, int, int]:

@@ -62,6 +62,8 @@ class Followers:
         """Set by whoever opens partitions: throw a replica away and begin it where its leader does."""
         self.bad_fetch: Callable[[Partition, NodeId], None]
         """Set by whoever cares for damage: what a leader sent was damaged."""
+        self.no_room: Callable[[Partition], None]
+        """Set by whoever cares for room: a replica cannot follow for lack of it."""
         self._node_id = node_id
         self._peers = peers
         self._store = store
@@ -336,6 +338,7 @@ class _Fetcher:
         """The disk has no room. Said once."""
         if partition.log_id not in self._stuck:
             self._stuck.add(partition.log_id)
+            self._followers.no_room(partition)
             log.warning("%s cannot follow now: %s", partition.name, refusal.message)
 
     def _rest(self, partition: Partition) -> None:

@@ -17,7 +17,7 @@ from headrace.metadata.configs import ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import topic_settings
 from headrace.metadata.elections import partitions_of
 from headrace.metadata.image import Changes, changes, difference
-from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NO_NODE, LogId, Offset, TopicPartition
 from headrace.replication.replica import Replica
 from headrace.runtime.tasks import Breather
@@ -282,7 +282,7 @@ class Following:
             return
         self._followers.leave(old)
         served.partitions[old.index] = None
-        old.retire(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{old.name} begins anew"))
+        old.retire(Reason(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{old.name} begins anew"))
         await self._followers.cut_done(log_id)
         try:
             # If this node is counted on, what it throws away may be all that there is: a human may want to look at it.
@@ -492,7 +492,7 @@ class Following:
         served.partitions[partition.index] = None
         self._watcher.left(partition)
         self._followers.leave(partition)
-        partition.retire(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} has moved to other nodes"))
+        partition.retire(Reason(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} has moved to other nodes"))
         await self._followers.cut_done(partition.log_id)
         await self._store.delete(partition.log_id)
 
@@ -505,7 +505,7 @@ class Following:
             if partition is not None:
                 self._watcher.left(partition)
                 self._followers.leave(partition)
-                partition.retire(Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {served.name!r} was deleted"))
+                partition.retire(Reason(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {served.name!r} was deleted"))
                 await self._followers.cut_done(partition.log_id)
             self.damaged_at_start.pop(LogId(topic_id, index), None)
             await self._store.delete(LogId(topic_id, index))

@@ -72,15 +72,16 @@ class MarkerWriter:
             try:
                 written.append((name, *self._append(name, order, COMMIT_S_MAX)))
             except Refusal as refusal:
-                if not self._is_pointless(name, refusal):
+                if not self._is_pointless(name, refusal.code):
                     log.warning("the marker of %s for %s waits: %s", order.transactional_id, name, refusal.message)
                     waiting.append(name)
-        asked = (write_markers(self._node, leader, theirs, order) for leader, theirs in elsewhere.items())
+        create_task = asyncio.get_running_loop().create_task  # one by one: see Peers.look_for_absent
+        asked = [create_task(write_markers(self._node, leader, theirs, order)) for leader, theirs in elsewhere.items()]
         for codes in await asyncio.gather(*asked):
             waiting += [name for name, code in codes.items() if not self._is_settled(name, code)]
         for name, admitted, settled in written:
             await settled
-            if admitted.refusal is not None and not self._is_pointless(name, admitted.refusal):
+            if admitted.refusal is not None and not self._is_pointless(name, admitted.refusal.code):
                 waiting.append(name)
         return waiting
 
@@ -91,16 +92,24 @@ class MarkerWriter:
         return partition.leader if partition is not None and is_elsewhere else None
 
     def _is_settled(self, name: TopicPartition, code: ErrorCode) -> bool:
-        return code is ErrorCode.NONE or self._is_pointless(name, Refusal(code, "as the leader says"))
+        return code is ErrorCode.NONE or self._is_pointless(name, code)
 
-    def _is_pointless(self, name: TopicPartition, refusal: Refusal) -> bool:
+    def _is_pointless(self, name: TopicPartition, code: ErrorCode) -> bool:
         """The topic was deleted, and its part of the transaction with it; or a newer epoch has been here. Another topic
         of that name may have fewer partitions."""
         topic = self._node.image.topic_named(name.topic)
         is_gone = topic is None or name.partition not in topic.partitions
-        return (refusal.code in _GONE and is_gone) or refusal.code in _OVERTAKEN
+        return (code in _GONE and is_gone) or code in _OVERTAKEN
 
     async def write_here(self, marker: MarkerOrder) -> dict[TopicPartition, ErrorCode]:
+        """Write the markers of another node's coordinator; see `append_here`."""
+        try:
+            self._coordination.check_coordinator_epoch(marker.coordinator_epoch)
+        except Refusal as refusal:
+            return dict.fromkeys(marker.partitions, refusal.code)
+        return await self.append_here(marker)
+
+    async def append_here(self, marker: MarkerOrder) -> dict[TopicPartition, ErrorCode]:
         """Write the markers of an order of which this node leads all partitions, and wait until they are committed.
 
         To all before it waits for any: whoever ordered them gives up at some time, and begins with all of them again.

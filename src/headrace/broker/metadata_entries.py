@@ -69,6 +69,8 @@ def split_batches(content: memoryview) -> Iterator[memoryview]:
 def entry_of(batch: memoryview) -> Entry:
     """Raises CorruptBatch: what a voter keeps and promises to know must be what the leader wrote."""
     header, _ = open_batch(batch, inflate_max=INFLATE_MAX)
+    if header.base_offset < 0 or header.last_offset_delta < 0:
+        raise CorruptBatch(f"an entry says that it goes from {header.base_offset} to {header.last_offset}")
     payload: bytes | Membership = bytes(batch)
     if header.attributes & CONTROL_BIT:
         payload = _control_payload(batch)

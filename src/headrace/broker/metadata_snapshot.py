@@ -41,13 +41,18 @@ def image_payload(image: ClusterImage) -> bytes:
 
 
 def image_of(payload: bytes) -> ClusterImage:
-    return EMPTY_IMAGE.apply_all(_records(payload))
+    """Raises CorruptBatch and UnreadableRecord, also if records make sense alone and not together."""
+    try:
+        return EMPTY_IMAGE.apply_all(_records(payload))
+    except KeyError as missing:
+        raise CorruptBatch(f"a snapshot speaks of {missing}, of which it has not told before") from missing
 
 
 def _records(payload: bytes) -> Iterator[MetadataRecord]:
     for batch in split_batches(memoryview(payload)):
         for record in decode_records(batch, inflate_max=INFLATE_MAX):
-            assert record.value is not None
+            if record.value is None:
+                raise CorruptBatch("a snapshot has a record without a value")
             yield decode_record(record.value)
 
 

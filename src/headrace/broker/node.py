@@ -14,6 +14,7 @@ from headrace.broker.coordination import Coordination
 from headrace.broker.counters import Counters
 from headrace.broker.damage_care import DamageCare
 from headrace.broker.enrolment import DisplacedNode, Heartbeats
+from headrace.broker.examiner import Examiner
 from headrace.broker.fetching import SessionCache
 from headrace.broker.follower import Followers
 from headrace.broker.following import Following
@@ -29,7 +30,7 @@ from headrace.metadata.effective_configs import NodeConfigs, node_settings
 from headrace.metadata.image import EMPTY_IMAGE
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, TopicId, topic_name_problem
-from headrace.runtime.tasks import Breather, TaskScope
+from headrace.runtime.tasks import Breather, TaskScope, rest
 from headrace.storage.compaction.workers import InThread
 from headrace.storage.damage import DamagedLog
 from headrace.storage.flusher import SLOW_S
@@ -95,6 +96,7 @@ class Node:
         self.topics = TopicTable()
         self.room = RoomCare(self)
         self.stage = AppendStage(self.counters, self.room.write_refused)
+        self.examiner = Examiner(world.threads, world.clock)
         self.fetch_sessions: SessionCache
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.is_ready = False
@@ -221,6 +223,7 @@ class Node:
             self.node_id, self.assembly.peers, self.store, lambda: self.broker_epoch, self._task_failed
         )
         self._followers.bad_fetch = self.damage.bad_fetch
+        self._followers.no_room = self.room.write_refused
         self.scrub = Scrub(world, self.topics, lambda: self.settings, self.counters, self.damage.found)
         self._following = Following(
             self.node_id,
@@ -276,6 +279,14 @@ class Node:
         """Health checks say so from now on, so that nobody new is sent here."""
         self.is_ready = False
 
+    def commit_staged(self) -> None:
+        """Write what is staged. Whatever goes wrong here concerns data, not whoever asked for it: the node stops."""
+        try:
+            self.stage.commit()
+        except Exception as error:
+            self.fail(error)
+            raise
+
     def fail(self, error: BaseException) -> None:
         """Something broke that must not be worked around. Whoever runs the node ends it."""
         if not self.failed.done():
@@ -289,9 +300,7 @@ class Node:
 
     def _start_chores(self) -> None:
         self._tasks.start(self._every(lambda: CHECKPOINT_S, self.store.write_checkpoints), "checkpoints")
-        self._tasks.start(
-            self._every(lambda: self.settings.log_retention_check_interval_ms / 1000, self._delete_expired), "retention"
-        )
+        self._tasks.start(self._keep_retention(), "retention")
         self._tasks.start(self._every(lambda: TRY_AGAIN_S, self._following.try_again), "partitions without room")
         self._tasks.start(
             self._every(lambda: TRY_AGAIN_S, lambda: self._belonging.note_company(self.quorum)), "company"
@@ -360,8 +369,9 @@ class Node:
         return () if served is None else tuple(served.troubles)
 
     def doubted_nodes(self) -> tuple[NodeId, ...]:
-        """Nodes that may be gone, though nobody has decided so yet."""
-        return self.assembly.peers.doubted()
+        """Nodes that may be gone, though nobody has decided so yet; or somebody has, and this node is the one."""
+        doubted = self.assembly.peers.doubted()
+        return doubted if self._may_lead else (*doubted, self.node_id)
 
     # ---- what it can be asked to do
 
@@ -466,7 +476,12 @@ class Node:
         if self._is_following:
             self._following.jumped(before, after)
 
+    def look_at_lease(self, now_s: float) -> None:
+        """Others may lead what this node led, as soon as its lease is over: see `Enrolment.look_at_lease`."""
+        self.assembly.enrolment.look_at_lease(now_s)
+
     def _flushed(self, flushed_log: PartitionLog) -> None:
+        self.look_at_lease(self.world.clock.monotonic_s())
         partition = self.topics.by_log_id(flushed_log.log_id)
         if partition is not None and partition.log is flushed_log:
             partition.flushed()
@@ -481,10 +496,15 @@ class Node:
 
     async def _every(self, period_s: Callable[[], float], chore: Callable[[], object]) -> None:
         while True:
-            await asyncio.sleep(period_s())
+            await rest(period_s())
             outcome = chore()
             if asyncio.iscoroutine(outcome):
                 await outcome
+
+    async def _keep_retention(self) -> None:
+        while True:
+            await self.room.rest(self.settings.log_retention_check_interval_ms / 1000)
+            await self._delete_expired()
 
     async def _delete_expired(self) -> None:
         breather = Breather(self.world.clock)
@@ -507,6 +527,7 @@ class Node:
         for partition in self.topics.partitions():
             await breather.breathe()
             partition.log.producers.expire(now_ms, expiration_ms)
+            partition.writer.forget_old_refusals()
 
 
 def _log_recovery(report: RecoveryReport) -> None:

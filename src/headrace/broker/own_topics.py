@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.client.errors import ClientError
-from headrace.metadata.internal import CONSUMER_OFFSETS, INTERNAL_REPLICAS, TRANSACTION_STATE
+from headrace.metadata.internal import INTERNAL_REPLICAS, is_internal, usual_partition_count
 from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.wire.messages.create_topics import (
@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from headrace.metadata.settings import NodeSettings
 
 
-SEGMENT_BYTES: Final = 2 << 20  # what is not sealed is not compacted, and a new coordinator reads all of it first
-BATCH_BYTES_MAX: Final = 16 << 20  # one decision about the largest of groups must fit
-INTERNAL_CONFIGS: Final = (
-    ("cleanup.policy", "compact"),
-    ("compression.type", "producer"),
-    ("max.message.bytes", str(BATCH_BYTES_MAX)),
-    ("segment.bytes", str(SEGMENT_BYTES)),
-)
-
-
 async def create_missing(node: Node, names: Sequence[str]) -> dict[str, Refusal]:
     """Wherever the controller is. Returns why, for those that cannot be; one that was there already is fine."""
     node_count = len(node.image.live_nodes())
@@ -42,12 +32,9 @@ async def create_missing(node: Node, names: Sequence[str]) -> dict[str, Refusal]
 
 def _described(name: str, settings: NodeSettings, node_count: int) -> NewTopic:
     """A topic that nobody has described: as all are, or as coordinators need it if it is one of theirs."""
-    replicas = min(INTERNAL_REPLICAS, max(node_count, 1))
-    if name == CONSUMER_OFFSETS:
-        return NewTopic(name, settings.offsets_topic_num_partitions, replicas, configs=INTERNAL_CONFIGS)
-    if name == TRANSACTION_STATE:
-        return NewTopic(name, settings.transaction_state_log_num_partitions, replicas, configs=INTERNAL_CONFIGS)
-    return NewTopic(name)
+    if not is_internal(name):
+        return NewTopic(name)
+    return NewTopic(name, usual_partition_count(name, settings), min(INTERNAL_REPLICAS, max(node_count, 1)))
 
 
 async def _create(node: Node, wanted: Sequence[NewTopic]) -> dict[str, Refusal]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headrace.broker.appending import Admitted
 from headrace.broker.log_settings import log_settings
+from headrace.broker.milestones import Milestones
 from headrace.broker.rules import TopicRules
 from headrace.broker.waiters import CommitWaiters
 from headrace.broker.writing import Writer
-from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
 from headrace.replication.fetched import Expected, new_batches
 from headrace.storage.damage import DamagedLog
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.broker.appending import AppendStage
+    from headrace.broker.milestones import ByteWait
     from headrace.metadata.settings import TopicSettings
     from headrace.model.names import NodeId
     from headrace.replication.replica import Durability, Replica
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ZSTD_FROM: Final = 7  # older clients would meet a codec that they do not know
 DELETED_LOOK_S: Final = 0.05  # followers fetch twice a second at least, and nobody deletes records in a hurry
 
 
@@ -39,6 +40,11 @@ class Listener(Protocol):
     """Somebody who waits for a partition to change: more to read, a new start, or its end."""
 
     def partition_changed(self, partition: Partition) -> None: ...
+
+    def partition_readable(self, partition: Partition, *, is_stable: bool) -> None:
+        """Readers may see more of it; `is_stable` if that is true of readers of committed records. Told to those who
+        have asked for it, once."""
+        ...
 
     def partition_advanced(self, partition: Partition) -> None:
         """More of it is safe. That is to be told with the next answer, and need not hasten one."""
@@ -65,7 +71,10 @@ class Partition:
     """Implements what the seeds call a broker's partition; the bytes are `storage.log.PartitionLog`'s."""
 
     __slots__ = (
+        "_byte_waits",
         "_clock",
+        "_curious",
+        "_curious_of_stable",
         "_damaged_place",
         "_flusher",
         "_follower_listeners",
@@ -111,6 +120,10 @@ class Partition:
         self._damaged_place: tuple[str, int] | None = None
         self._listeners: dict[Listener, None] = {}
         self._follower_listeners: dict[Listener, None] = {}
+        self._curious: dict[Listener, None] = {}
+        self._curious_of_stable: dict[Listener, None] = {}
+        self._byte_waits: tuple[Milestones, Milestones] | None = None
+        """At the high watermark and at the last stable offset; None until somebody waits for bytes."""
         self.on_flushed: Callable[[Partition], None] | None = None
         """While this node follows: its leader waits to hear of it."""
         self.on_damage: Callable[[Partition, int], None] | None = None
@@ -120,6 +133,9 @@ class Partition:
 
     def wrote(self, *, is_urgent: bool) -> None:
         """As the leader: the log has grown."""
+        if self._byte_waits is not None:
+            for milestones in self._byte_waits:
+                milestones.wrote(self.replica.written, self.log.bytes_appended)
         self._advance(self.replica.on_written(Offset(self.log.next_offset)))
         self._flusher.want(self.log, is_urgent=is_urgent or bool(self._listeners))
         self._notify_followers()
@@ -138,7 +154,7 @@ class Partition:
         """Wait until the batch is committed. Raises Refusal if it is not, or not in time."""
         await self.settling(admitted, within_s)
         if admitted.refusal is not None:
-            raise admitted.refusal
+            raise admitted.refusal.refusal()
 
     def settling(self, admitted: Admitted, within_s: float) -> asyncio.Future[None]:
         """Done once the batch is committed, or refused.
@@ -167,16 +183,36 @@ class Partition:
 
     def expire_waiters(self, now_s: float) -> None:
         if self._waiters:
-            too_late = Refusal(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has it on disk in time")
+            too_late = Reason(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has it on disk in time")
             self._waiters.refuse_late(now_s, too_late)
 
     def _advance(self, high_watermark: Offset) -> None:
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = self.log.high_watermark = high_watermark
+        stable_before = self.last_stable_offset
         self._review_stability()
         self._waiters.wake_up_to(high_watermark)
-        self._notify()
+        for listener in self._follower_listeners:
+            listener.partition_advanced(self)
+        if self._listeners:
+            self._tell_readers(is_stable_too=self.last_stable_offset > stable_before)
+
+    def _tell_readers(self, *, is_stable_too: bool) -> None:
+        if self._curious:
+            curious, self._curious = self._curious, {}
+            for listener in curious:
+                listener.partition_readable(self, is_stable=False)
+        if self._curious_of_stable and is_stable_too:
+            curious, self._curious_of_stable = self._curious_of_stable, {}
+            for listener in curious:
+                listener.partition_readable(self, is_stable=True)
+        if self._byte_waits is not None:
+            at_watermark, at_stable = self._byte_waits
+            at_watermark.moved_to(self.high_watermark)
+            at_stable.moved_to(self.last_stable_offset)
+            if not at_watermark and not at_stable:
+                self._byte_waits = None
 
     def _review_stability(self) -> None:
         """A transaction begins at the log's end, so only commits, and a new start of the log, move what is stable."""
@@ -249,9 +285,27 @@ class Partition:
         """A follower hears of everything that is written; others of what is safe."""
         (self._follower_listeners if is_follower else self._listeners)[listener] = None
 
+    def be_curious(self, listener: Listener, *, is_committed_only: bool) -> None:
+        """Tell a listener, once, when readers may see more than now. So one that has nothing to do costs nothing."""
+        self._curious[listener] = None
+        if is_committed_only:
+            self._curious_of_stable[listener] = None
+
+    def await_bytes(self, more: int, waiting: ByteWait, *, is_committed_only: bool) -> None:
+        """Wake somebody once readers may see so many more bytes."""
+        if self._byte_waits is None:
+            self._byte_waits = Milestones(), Milestones()
+        boundary = self.readable_end(is_committed_only=is_committed_only)
+        log = self.log
+        self._byte_waits[is_committed_only].wait(more, waiting, boundary, log.next_offset, log.bytes_appended)
+
     def unlisten(self, listener: Listener) -> None:
+        self._curious.pop(listener, None)
+        self._curious_of_stable.pop(listener, None)
         self._listeners.pop(listener, None)
         self._follower_listeners.pop(listener, None)
+        if not self._listeners:
+            self._byte_waits = None
 
     def _notify_followers(self) -> None:
         if self._follower_listeners:
@@ -259,6 +313,7 @@ class Partition:
                 listener.partition_changed(self)
 
     def _notify(self) -> None:
+        """Something else than growth has changed: everybody has to look."""
         for listener in self._follower_listeners:
             listener.partition_advanced(self)
         if self._listeners:
@@ -303,8 +358,10 @@ class Partition:
     def follow(self, epoch: Epoch, leader: NodeId, replicas: Sequence[NodeId]) -> None:
         """Another node leads from `epoch` on, or nobody does. Whoever waits for us has to ask there."""
         self.replica.become_follower(epoch, leader, replicas)
+        self.writer.end_epoch()
+        self._byte_waits = None  # the log may be cut, and what was counted be somewhere else
         self._waiters.refuse_all(
-            Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {leader} leads {self.name} in epoch {epoch}")
+            Reason(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {leader} leads {self.name} in epoch {epoch}")
         )
         self._notify()
         self._notify_followers()
@@ -366,8 +423,13 @@ class Partition:
         self._advance(self.replica.become_leader(epoch, in_sync, replicas, now_ms, eligible))
 
     def set_leased(self, is_leased: bool) -> None:
-        """Without a lease it takes and shows nothing, also if it leads: another node may do so by now."""
+        """Without a lease it takes and shows nothing, also if it leads: another node may do so by now. Whoever waits
+        here for what he wrote should ask there: he would wait for as long as this node is alone."""
         self._advance(self.replica.set_leased(is_leased))
+        if not is_leased:
+            self._waiters.refuse_all(
+                Reason(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another node may lead {self.name}: this one has no lease")
+            )
 
     def agreed_in_sync(self, in_sync: Sequence[NodeId], partition_epoch: int, eligible: Sequence[NodeId] = ()) -> None:
         """As the leader: the controller has agreed to this in-sync set."""
@@ -432,10 +494,11 @@ class Partition:
             if self.on_damage is not None:
                 self.on_damage(self, damage.offset)
 
-    def retire(self, refusal: Refusal) -> None:
+    def retire(self, reason: Reason) -> None:
         """The partition is deleted or no longer ours: nobody may wait for it any longer."""
-        self._waiters.refuse_all(refusal)
+        self._waiters.refuse_all(reason)
         self.replica.resign()
+        self.writer.end_epoch()
         self._notify()
 
     @property

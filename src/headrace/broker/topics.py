@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import TOPIC_NAME_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +85,7 @@ class TopicTable:
 
 def _unknown_topic(topic: str | bytes) -> Refusal:
     if isinstance(topic, str):
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r} here")
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic[:TOPIC_NAME_MAX]!r} here")
     return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic.hex()} here")
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.broker.appending import Admitted
-    from headrace.model.errors import Refusal
+    from headrace.model.errors import Reason
     from headrace.model.names import Offset
 
 
@@ -38,19 +38,19 @@ class CommitWaiters:
         while waiting and waiting[0].admitted.next_offset <= high_watermark:
             waiting.popleft().wake()
 
-    def refuse_late(self, now_s: float, refusal: Refusal) -> None:
+    def refuse_late(self, now_s: float, reason: Reason) -> None:
         """Tell those whose time is up."""
         late = [waiter for waiter in self._waiting if waiter.deadline_s <= now_s]
         if late:
             self._waiting = deque(waiter for waiter in self._waiting if waiter.deadline_s > now_s)
-            _refuse(late, refusal)
+            _refuse(late, reason)
 
-    def refuse_all(self, refusal: Refusal) -> None:
+    def refuse_all(self, reason: Reason) -> None:
         waiting, self._waiting = list(self._waiting), deque()
-        _refuse(waiting, refusal)
+        _refuse(waiting, reason)
 
 
-def _refuse(waiters: list[_Waiter], refusal: Refusal) -> None:
+def _refuse(waiters: list[_Waiter], reason: Reason) -> None:
     for waiter in waiters:
-        waiter.admitted.give_up(refusal)
+        waiter.admitted.give_up(reason)
         waiter.wake()

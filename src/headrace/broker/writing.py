@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from crc32c import crc32c
+
 from headrace.broker.appending import ACKS_ALL, Admitted, StagedWrite
 from headrace.model.errors import Refusal
 from headrace.model.names import NO_TIMESTAMP
 from headrace.replication.producers import NO_SEQUENCE, StagedProducers
+from headrace.replication.refused import RefusedBatches
 from headrace.wire.batches import (
     ATTRIBUTES_LOW_BYTE,
+    CRC_START,
     HEADER_SIZE,
     MAGIC,
     TRANSACTIONAL_BIT,
@@ -21,22 +25,21 @@ from headrace.wire.batches import (
     read_header,
 )
 from headrace.wire.control import Marker, encode_marker
-from headrace.wire.validation import (
-    PLAIN_RECORDS_MAX,
-    check_batch,
-    check_count,
-    is_plainly_sound,
-    too_short,
-)
+from headrace.wire.examination import LOOP_STEPS, ON_THE_LOOP, examine
+from headrace.wire.validation import check_batch, too_short
+from headrace.wire.walk import plain_times
 
 if TYPE_CHECKING:
     from headrace.broker.appending import AppendStage
     from headrace.broker.partition import Partition
     from headrace.broker.rules import TopicRules
+    from headrace.model.errors import Reason
     from headrace.model.names import ProducerId
     from headrace.replication.producers import Duplicate
     from headrace.replication.transactions import TransactionClaim
     from headrace.runtime.clock import Clock
+    from headrace.wire.batches import BatchHeader, Buffer
+    from headrace.wire.examination import Demands, Examined
 
 ZSTD_FROM: Final = 7  # older clients would meet a codec that they do not know
 
@@ -52,37 +55,76 @@ class Writer:
         self._stage = stage
         self._clock = clock
         self._staged: StagedWrite | None = None
-        self._staged_producers = StagedProducers(partition.log.producers)
+        self._staged_producers = StagedProducers(partition.log.producers, RefusedBatches(stage.refused_line))
 
     def begin_epoch(self) -> None:
         """This node leads anew: what was granted or refused before counts no longer."""
         self._staged_producers.claims.clear()
-        self._staged_producers.forget_refused()
+        self.end_epoch()
+
+    def end_epoch(self) -> None:
+        """This node leads no more, or anew: another leader may have taken meanwhile what was refused here."""
+        self._staged_producers.refused.forget_all()
+
+    def forget_old_refusals(self) -> None:
+        """To be called every few minutes: who was refused before the call before will not come again."""
+        self._staged_producers.refused.forget_old()
 
     # ---- clients' batches
 
-    def admit(self, batch: memoryview, acks: int, version: int) -> Admitted:
-        """Check a client's batch and stage it for this turn's write. Raises Refusal; then nothing has changed."""
-        replica = self._replica
-        if acks == ACKS_ALL or not replica.is_leader:
+    @property
+    def demands(self) -> Demands:
+        """What clients' records have to be, as the topic is set now."""
+        return self._rules.demands
+
+    def check(self, batch: memoryview, acks: int, version: int) -> BatchHeader:
+        """What can be said of a client's batch without a look at its records. Raises Refusal."""
+        if acks == ACKS_ALL or not self._replica.is_leader:
             self._check_write(batch, acks)
+        return self._check_header(batch, version)
+
+    def _check_header(self, batch: memoryview, version: int) -> BatchHeader:
         size = len(batch)
         if size < HEADER_SIZE:
             raise too_short(size)
-        header = read_header(batch)
-        if not is_plainly_sound(batch, header, size):
-            check_batch(batch, header, size, is_zstd_allowed=version >= ZSTD_FROM)
-            if header.record_count <= PLAIN_RECORDS_MAX:
-                check_count(batch, header)
-        _, _, _, _, _, _, delta, base_ms, max_ms, producer_id, _, _, _ = header
         rules = self._rules
         if size > rules.max_message_bytes:
             raise rules.too_large(size)
-        if max_ms > rules.plausible_until_ms or rules.has_oldest_time:
-            rules.check_times(base_ms, max_ms)
+        header = read_header(batch)
+        check_batch(batch, header, size, version >= ZSTD_FROM)
+        if not rules.is_for_clients:
+            raise rules.no_client()
+        return header
+
+    def admit(
+        self,
+        batch: memoryview,
+        acks: int,
+        version: int,
+        examined: Examined | None = None,
+        memory: bytes | bytearray | None = None,
+        start: int = 0,
+    ) -> Admitted:
+        """Check a client's batch, which lies in `memory` from `start` on, and stage it for this turn's write. Raises
+        Refusal; then nothing is staged.
+
+        Raises TakesLong if its records are too much for the loop: then somebody has to look at them elsewhere, and to
+        come back with what was `examined`.
+        """
+        if acks == ACKS_ALL or not self._replica.is_leader:  # also of what was examined: that may have changed since
+            self._check_write(batch, acks)
+        if examined is None:
+            header, oldest_ms, newest_ms, repacked = self._look_at(batch, version, memory, start)
+        else:
+            header = read_header(batch)
+            _, oldest_ms, newest_ms, repacked, _ = examined
+        rules = self._rules
+        if newest_ms > rules.plausible_until_ms or oldest_ms < 0 or rules.has_oldest_time:
+            rules.check_times(oldest_ms, newest_ms)
         append_time_ms: int = NO_TIMESTAMP
-        if rules.rewrites or max_ms < base_ms:
-            batch, header, append_time_ms = rules.rewrite(batch, header)
+        if repacked is not None or rules.stamps or newest_ms != header.max_timestamp:
+            batch, header, append_time_ms = rules.change(batch, header, newest_ms, repacked)
+        _, _, _, _, _, _, delta, _, _, producer_id, _, _, _ = header
         write = self._staged
         base_offset = self._log.next_offset if write is None else write.next_offset
         if producer_id >= 0:
@@ -92,20 +134,53 @@ class Writer:
         if write is None:
             write = self._staged = StagedWrite(base_offset)
             self._stage.add(self.partition)
-        write.headers.append(place(batch, header, base_offset, replica.leader_epoch))
+        write.headers.append(place(batch, header, base_offset, self._replica.leader_epoch))
         write.views.append(batch)
         write.next_offset = next_offset = base_offset + delta + 1
         if acks == ACKS_ALL:
             write.is_urgent = True
         return Admitted(self.partition, write, base_offset, next_offset, append_time_ms)
 
+    def _look_at(
+        self, batch: memoryview, version: int, memory: bytes | bytearray | None, start: int
+    ) -> tuple[BatchHeader, int, int, Buffer | None]:
+        """The header, the oldest and the newest time, and the records if they were packed anew. What is plain is judged
+        at once, in a third of the time that the general way takes."""
+        rules = self._rules
+        size = len(batch)
+        fits = HEADER_SIZE <= size <= rules.plain_max_bytes
+        if fits and type(memory) is bytes and not memory[start + ATTRIBUTES_LOW_BYTE]:
+            header = read_header(batch)
+            # The CRC goes first: it reads on and on, and brings the records into the processor's cache.
+            if crc32c(batch[CRC_START:]) == header.crc:
+                times = plain_times(memory, start, size, LOOP_STEPS)
+                if times is not None:
+                    return header, times[0], times[1], None
+        header = self._check_header(batch, version)
+        _, oldest_ms, newest_ms, repacked, _ = examine(batch, header, rules.demands, ON_THE_LOOP, memory, start)
+        return header, oldest_ms, newest_ms, repacked
+
     def _check_write(self, batch: memoryview, acks: int) -> None:
         try:
             self._replica.check_write(acks)
         except Refusal as refusal:
-            if len(batch) >= HEADER_SIZE:
-                self._staged_producers.note_refused(read_header(batch), refusal)
+            if self._replica.leader == self._replica.node_id:  # else nothing that was sent here will come again here
+                self._note_refused(batch, refusal.reason)
             raise
+
+    def _note_refused(self, batch: memoryview, reason: Reason) -> None:
+        """Only of a batch that would have been taken: what it says of its producer may be anybody's invention."""
+        size = len(batch)
+        if not HEADER_SIZE <= size <= self._rules.max_message_bytes:
+            return
+        header = read_header(batch)
+        if header.producer_id < 0:
+            return
+        try:
+            check_batch(batch, header, size)
+        except Refusal:
+            return
+        self._staged_producers.refused.note(header, reason)
 
     def _repeat(self, repeated: Duplicate, append_time_ms: int) -> Admitted:
         """A batch that is here already is answered as the first time; if it is only staged, it shares its fate."""
@@ -123,11 +198,12 @@ class Writer:
         try:
             log.append(write.views, write.headers)
         except Refusal as refusal:
-            write.refusal = refusal
-            self._stage.refused(self.partition, refusal)
+            write.refusal = reason = refusal.reason
+            self._stage.refused(self.partition, reason)
             for header in write.headers:
-                self._staged_producers.note_refused(header, refusal)
+                self._staged_producers.refused.note(header, reason)
             return 0
+        write.forget_batches()
         self.partition.wrote(is_urgent=write.is_urgent)
         return log.next_offset - first_offset
 
@@ -177,7 +253,7 @@ class Writer:
         try:
             log.append([batch], [header])
         except Refusal as refusal:
-            self._stage.refused(self.partition, refusal)
+            self._stage.refused(self.partition, refusal.reason)
             raise
         self.partition.wrote(is_urgent=True)
         return Admitted(self.partition, None, header.base_offset, header.next_offset, NO_TIMESTAMP)

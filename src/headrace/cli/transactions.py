@@ -10,13 +10,19 @@ from headrace.cli.numbers import partition_number, producer_number
 from headrace.cli.options import HELP, bootstrap_server, noun, output_format
 
 if TYPE_CHECKING:
-    from headrace.client.admin_transactions import ActiveProducer, TransactionDescription, TransactionListing
+    from headrace.client.admin_transactions import (
+        ActiveProducer,
+        TransactionAdmin,
+        TransactionDescription,
+        TransactionListing,
+    )
     from headrace.client.cluster import Cluster
     from headrace.model.names import TopicPartition
 
 command = noun("List, describe and abort transactions.")
 
 OPEN = "Ongoing"
+FIRST_COORDINATOR = 0  # the epoch; for a partition to which none has written yet
 STATES = ("Empty", OPEN, "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
 
 id_option = click.option("--transactional-id", help="The producer's transactional id.")
@@ -123,7 +129,7 @@ def abort(transactional_id: str | None, topic: str | None, partition: int | None
         admin = TransactionAdmin(cluster)
         if place is not None and producer_id is not None:
             hanging = _open_transaction(await admin.producers(place), place, producer_id)
-            await admin.abort_hanging(place, producer_id, hanging.producer_epoch, hanging.coordinator_epoch)
+            await _abort_there(admin, place, hanging)
         else:
             assert transactional_id is not None
             _refuse_unless_open(await admin.describe(transactional_id))
@@ -163,6 +169,23 @@ def _open_transaction(producers: list[ActiveProducer], place: TopicPartition, pr
         f"`headrace transactions describe --topic {place.topic} --partition {place.partition}` shows who has",
         NOT_FOUND,
     )
+
+
+async def _abort_there(admin: TransactionAdmin, place: TopicPartition, hanging: ActiveProducer) -> None:
+    from headrace.cli.complaints import Complaint
+    from headrace.model.errors import ErrorCode, Refusal
+
+    try:
+        await admin.abort_hanging(
+            place, hanging.producer_id, hanging.producer_epoch, max(hanging.coordinator_epoch, FIRST_COORDINATOR)
+        )
+    except Refusal as refusal:
+        if refusal.code is not ErrorCode.INVALID_TXN_STATE:
+            raise
+        raise Complaint(
+            f"a coordinator looks after the transaction of producer {hanging.producer_id} in {place}",
+            "`headrace transactions list` shows its id, with which it can be aborted everywhere at once",
+        ) from refusal
 
 
 def transaction_facts(found: TransactionDescription) -> dict[str, Any]:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from headrace.client.offsets import IsolationLevel
     from headrace.wire.messages.fetch import PartitionData
 
+EARLY_PAUSE_S = (
+    0.02  # after an answer without records that did not wait for any: a node that always does so is not asked on and on
+)
 ANSWER_GRACE_S = 10.0  # beyond the poll's own wait: a node may have to read a cold disk
 
 _SESSION_LOST = {
@@ -137,6 +140,7 @@ class Fetcher:
         request = self._session.request(
             wish.partitions, max_wait_ms=wish.max_wait_ms, min_bytes=wish.min_bytes, max_bytes=wish.max_bytes
         )
+        began_s = self._cluster.clock.monotonic_s()
         answer = await connection.request(request, FetchResponse, timeout_s=wish.max_wait_ms / 1000 + ANSWER_GRACE_S)
         if answer.error_code:
             code = ErrorCode(answer.error_code)
@@ -146,6 +150,9 @@ class Fetcher:
             return
         self._session.accepted(answer.session_id)
         self._hand_over(answer, wish.partitions)
+        waited_ms = (self._cluster.clock.monotonic_s() - began_s) * 1000
+        if waited_ms < wish.max_wait_ms / 2 and not _has_records(answer):
+            await asyncio.sleep(EARLY_PAUSE_S)
 
     def _hand_over(self, answer: FetchResponse, wanted: dict[TopicPartition, Wanted]) -> None:
         """Give out the good, then raise what calls for another look at the cluster."""
@@ -162,3 +169,7 @@ class Fetcher:
                     self._reading.fetched(name, wanted[name].offset, partition)
         if moved is not None:
             raise moved
+
+
+def _has_records(answer: FetchResponse) -> bool:
+    return any(part.records for topic in answer.responses for part in topic.partitions)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.wire.messages.fetch import AbortedTransaction
     from headrace.wire.records import Record
 
+OFFSET_MAX = 2**63 - 1  # no fetch can ask for the one after it
 INFLATE_MAX = 256 << 20  # one batch, unfolded; brokers allow 100 MB requests and codecs rarely gain more than this
 
 
@@ -68,11 +69,14 @@ class PartitionBuffer:
         `aborted` are the transactions that came to nothing, if only what was committed is to be seen.
         """
         sieve = TransactionSieve(aborted or ())
+        asked_for = self.fetch_offset
         start = 0
         while len(records) - start >= HEADER_SIZE:
             header = read_header(records, start)
             if header.length < HEADER_SIZE - 12:
                 raise self._damaged(header.base_offset, "it says that it is shorter than its own header")
+            if not 0 <= header.base_offset <= header.last_offset < OFFSET_MAX:
+                raise self._damaged(header.base_offset, f"it says that it ends at offset {header.last_offset}")
             if start + header.size > len(records):
                 break
             batch = records[start : start + header.size]
@@ -85,6 +89,13 @@ class PartitionBuffer:
                 self.buffered_bytes += header.size
                 self.fetch_offset = header.next_offset
             start += header.size
+        # A node sends at least one whole batch with what was asked for, or nothing. Whoever asked it again would hear
+        # the same for ever.
+        if self.fetch_offset == asked_for and records:
+            raise Refusal(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{self.name} was to be read from offset {asked_for}, and what came instead ends before it",
+            )
 
     def take(self, count: int) -> list[Record]:
         """Up to `count` records, in order. May be empty though the buffer is not: markers are passed over.

@@ -141,9 +141,9 @@ def _edited(image: ClusterImage, edits: ResourceEdits, node: NodeConfigs) -> lis
 
 def _text_after(image: ClusterImage, resource: ConfigResource, edit: ConfigEdit, node: NodeConfigs) -> str | None:
     """The text that the setting shall have; None if it shall not be set."""
-    key = _alterable_key(resource, edit.name)
     if edit.operation is ConfigOperation.DELETE:
-        return None
+        return None  # also of a name that nobody knows: tools that copy settings delete what the other cluster lacks
+    key = _alterable_key(resource, edit.name)
     if edit.value is None:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"{edit.name} has no value; to go back to the default, delete it")
     text = edit.value
@@ -186,8 +186,9 @@ def _current_text(image: ClusterImage, resource: ConfigResource, key: ConfigKey,
 
 def _check_together(image: ClusterImage, resource: ConfigResource, after: Map[str, str], node: NodeConfigs) -> None:
     if resource.kind is ResourceKind.TOPIC:
-        layers = topic_layers(image, resource.name, node)._replace(topic=after)
-    elif resource == CLUSTER_DEFAULTS:
+        check_topic_settings(topic_layers(image, resource.name, node)._replace(topic=after), resource.name)
+        return
+    if resource == CLUSTER_DEFAULTS:
         layers = node_layers(image, node)._replace(cluster=after)
     else:
         layers = ConfigLayers(Map(), after, image.configs_of(CLUSTER_DEFAULTS), node.static)

@@ -104,6 +104,9 @@ class ConfigKey:
     synonyms: tuple[Synonym, ...] = ()
     is_dynamic: bool = True
     has_effect: bool = True
+    element: str = ""
+    """What each value of a list must look like: a regular expression."""
+    element_words: str = ""
 
     @property
     def field(self) -> str:
@@ -127,6 +130,8 @@ class ConfigKey:
 
     def _is_allowed(self, value: ConfigValue) -> bool:
         if isinstance(value, tuple):
+            if self.element and not all(re.fullmatch(self.element, part, re.ASCII) for part in value):
+                return False
             return len(set(value)) == len(value) and (not self.allowed or set(self.allowed).issuperset(value))
         if isinstance(value, str):
             return not self.allowed or value in self.allowed
@@ -149,7 +154,7 @@ class ConfigKey:
             case ConfigType.STRING:
                 return f"one of {', '.join(self.allowed)}" if self.allowed else "a text"
             case ConfigType.LIST:
-                what = f"the values {', '.join(self.allowed)}" if self.allowed else "values"
+                what = f"the values {', '.join(self.allowed)}" if self.allowed else self.element_words or "values"
                 return f"a comma-separated list of {what}, each at most once"
             case _:
                 return f"{'a number' if self.type is ConfigType.DOUBLE else 'a whole number'}{self._range_words()}"

@@ -19,6 +19,7 @@ from headrace.metadata.configs import (
     ResourceKind,
 )
 from headrace.metadata.image import NO_CONFIGS, ClusterImage
+from headrace.metadata.internal import check_fit_for_coordinators
 from headrace.metadata.maps import Map
 from headrace.metadata.node_configs import IDENTITY_FLAGS, NODE_CONFIGS, node_config_key
 from headrace.metadata.settings import (
@@ -116,9 +117,12 @@ def node_settings(image: ClusterImage, node: NodeConfigs) -> NodeSettings:
     return _node_settings(node_layers(image, node))
 
 
-def check_topic_settings(layers: ConfigLayers) -> None:
-    """Raises Refusal(INVALID_CONFIG) if a value or a combination in `layers` is not allowed."""
-    check_combination(_topic_settings(layers))
+def check_topic_settings(layers: ConfigLayers, topic: str | None = None) -> None:
+    """Raises Refusal(INVALID_CONFIG) if a value or a combination in `layers` is not allowed; or not for this topic."""
+    settings = _topic_settings(layers)
+    check_combination(settings)
+    if topic is not None:
+        check_fit_for_coordinators(topic, settings)
 
 
 @lru_cache(maxsize=REMEMBERED_SETTINGS_MAX)
@@ -186,7 +190,8 @@ def describe_configs(
         )
     if names is None:
         return entries
-    return [entry for entry in entries if entry.name in names]
+    wanted = frozenset(names)
+    return [entry for entry in entries if entry.name in wanted]
 
 
 def check_resource(image: ClusterImage, resource: ConfigResource) -> None:

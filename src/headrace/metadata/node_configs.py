@@ -179,7 +179,7 @@ BEHAVIOUR_CONFIGS = (
         "log.cleaner.backoff.ms",
         ConfigType.LONG,
         "15000",
-        "How long the node waits before it looks again for logs that are to be compacted.",
+        "How long the node waits before it looks again for logs that are to be compacted; 100 ms at least.",
         low=0,
     ),
     ConfigKey(
@@ -240,9 +240,27 @@ BEHAVIOUR_CONFIGS = (
         "max.connections",
         ConfigType.INT,
         "10000",
-        "The most connections at a time; each costs memory, and one more than this is closed at once.",
+        "The most connections at a time; each costs memory. One more takes the place of one that never asked for "
+        "anything, or of one of the host that has most, or is closed at once.",
         low=1,
         is_dynamic=False,
+    ),
+    ConfigKey(
+        "max.connections.per.ip",
+        ConfigType.INT,
+        str(INT_MAX),
+        "The most connections of one IPv4 address, or of one /64 network of IPv6; one more is closed at once.",
+        low=0,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "max.connections.per.ip.overrides",
+        ConfigType.LIST,
+        "",
+        "The same for some addresses, as address:count, separated by commas.",
+        is_dynamic=False,
+        element=r"[0-9A-Za-z.:\[\]%-]+:[0-9]{1,9}",
+        element_words="address:count",
     ),
     ConfigKey(
         "max.incremental.fetch.session.cache.slots",
@@ -297,6 +315,15 @@ BEHAVIOUR_CONFIGS = (
         str(DAY_MS),
         "How long a partition remembers the sequence of an idempotent producer that has gone silent.",
         low=1,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "queued.max.request.bytes",
+        ConfigType.LONG,
+        str(128 * MiB),
+        "The most memory for requests of more than 64 KiB that are arriving or wait, of all clients together; never "
+        "less than one request of socket.request.max.bytes and 24 MiB for others. -1 is without limit.",
+        low=-1,
         is_dynamic=False,
     ),
     ConfigKey(

@@ -148,13 +148,14 @@ def give_up_replica(
     is_lost: bool,
     serves_nothing: bool = False,
 ) -> Decision[None]:
-    """A node's copy is damaged: it leaves the in-sync set, and another leads. Raises Refusal if nobody else could.
+    """A node's copy is damaged, or cannot grow: it leaves the in-sync set, and another leads. Raises Refusal if nobody
+    else could.
 
     `serves_nothing`: not a record of it can be read. Then it is enough that somebody else may be elected some day: the
     partition waits for that one, rather than be led by a node that has nothing.
 
-    The partition begins a new epoch in any case. Whoever leads it then knows nothing of what the node had: no fetch
-    that is still on the way can make an empty copy look like the one that was there.
+    With a copy that is lost the partition begins a new epoch in any case. Whoever leads it then knows nothing of what
+    the node had: no fetch that is still on the way can make an empty copy look like the one that was there.
     """
     node = image.nodes.get(node_id)
     if node is None or node.broker_epoch != broker_epoch:
@@ -171,7 +172,7 @@ def give_up_replica(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
             f"no other replica of {image.name_of(log_id)} is in sync and there; in sync are {list(partition.isr)}",
         )
-    record = changed(log_id.topic_id, partition, isr=remaining, leader=leader, begins_anew=True)
+    record = changed(log_id.topic_id, partition, isr=remaining, leader=leader, begins_anew=is_lost)
     return Decision((record,), None, loser=node_id if is_lost else NO_NODE)
 
 

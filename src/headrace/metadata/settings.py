@@ -55,20 +55,18 @@ class TopicSettings:
     segment_jitter_ms: int
     segment_ms: int
     unclean_leader_election_enable: bool
+    validate_compressed: bool
 
     # Asked for every batch, so worked out once.
     codec: Codec | None = field(init=False)
     """How batches are to be packed; None leaves each as its producer packed it."""
     is_log_append_time: bool = field(init=False)
-    opens_batches: bool = field(init=False)
-    """False if a batch can be stored as it came."""
 
     def __post_init__(self) -> None:
         codec = None if self.compression_type == PRODUCER else _CODECS[self.compression_type]
         is_log_append_time = self.message_timestamp_type == LOG_APPEND_TIME
         object.__setattr__(self, "codec", codec)
         object.__setattr__(self, "is_log_append_time", is_log_append_time)
-        object.__setattr__(self, "opens_batches", codec is not None or is_log_append_time)
 
     @property
     def is_compacted(self) -> bool:
@@ -143,6 +141,8 @@ class NodeSettings:
     log_cleaner_threads: int
     log_retention_check_interval_ms: int
     max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: tuple[str, ...]
     max_incremental_fetch_session_cache_slots: int
     num_partitions: int
     offset_metadata_max_bytes: int
@@ -150,6 +150,7 @@ class NodeSettings:
     offsets_retention_minutes: int
     offsets_topic_num_partitions: int
     producer_id_expiration_ms: int
+    queued_max_request_bytes: int
     replica_lag_time_max_ms: int
     socket_request_max_bytes: int
     transaction_max_timeout_ms: int

@@ -21,7 +21,7 @@ from headrace.metadata.effective_configs import (
     node_settings,
     topic_config_entries,
 )
-from headrace.metadata.internal import CLUSTER_METADATA, is_internal
+from headrace.metadata.internal import CLUSTER_METADATA, INTERNAL_CONFIGS, is_internal, usual_partition_count
 from headrace.metadata.maps import Map
 from headrace.metadata.records import ConfigChanged, MetadataRecord, PartitionCreated, TopicCreated, TopicDeleted
 from headrace.metadata.topic_configs import topic_config_key
@@ -95,8 +95,10 @@ def _create_topic(
     _check_new_name(image, topic.name)
     partitions = _partitions_for(image, topic, topic_id, node, requested_before)
     overrides = _checked_overrides(topic.configs)
+    if is_internal(topic.name):
+        overrides = Map({**dict(INTERNAL_CONFIGS), **overrides})
     layers = node_layers(image, node)._replace(topic=overrides)
-    check_topic_settings(layers)
+    check_topic_settings(layers, topic.name)
     resource = ConfigResource(ResourceKind.TOPIC, topic.name)
     records: list[MetadataRecord] = [TopicCreated(topic_id, topic.name)]
     records += [ConfigChanged(resource, name, overrides[name]) for name in sorted(overrides)]
@@ -150,7 +152,9 @@ def _partitions_for(
         _check_partition_room(image, len(topic.assignments), requested_before)
         return checked_assignments(image, topic.assignments, first_partition=0)
     settings = node_settings(image, node)
-    count = settings.num_partitions if topic.partition_count == USE_DEFAULT else topic.partition_count
+    count = (
+        usual_partition_count(topic.name, settings) if topic.partition_count == USE_DEFAULT else topic.partition_count
+    )
     if count < 1:
         raise Refusal(
             ErrorCode.INVALID_PARTITIONS, f"a topic has at least 1 partition, or -1 for the default; not {count}"

@@ -132,6 +132,14 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
             synonyms=_named("headrace.durability"),
         ),
         ConfigKey(
+            "headrace.validate.compressed",
+            ConfigType.BOOLEAN,
+            "true",
+            "Whether compressed batches are unpacked when they arrive, to refuse those that no consumer could read. "
+            "'false' saves that work and takes a producer's word. What is not compressed is always looked at.",
+            synonyms=_named("headrace.validate.compressed"),
+        ),
+        ConfigKey(
             "index.interval.bytes",
             ConfigType.INT,
             str(4 * KiB),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class ErrorCode(IntEnum):
@@ -197,7 +198,11 @@ MESSAGE_MAX = 500  # characters; a message may quote what a client sent, and tra
 
 
 class Refusal(Exception):
-    """An expected no: the request is wrong or untimely. Caught once, in the handler, and sent as its code."""
+    """An expected no: the request is wrong or untimely. Caught once, in the handler, and sent as its code.
+
+    Whoever has to remember a refusal keeps its `reason`. An exception holds every frame that it was raised through, and
+    with them what they looked at: the bytes of whole requests.
+    """
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         if len(message) > MESSAGE_MAX:
@@ -206,8 +211,22 @@ class Refusal(Exception):
         self.code = code
         self.message = message
 
+    @property
+    def reason(self) -> Reason:
+        return Reason(self.code, self.message)
+
     def __repr__(self) -> str:
         return f"Refusal({self.code.name}, {self.message!r})"
+
+
+class Reason(NamedTuple):
+    """Why something was refused, as it is remembered."""
+
+    code: ErrorCode
+    message: str
+
+    def refusal(self) -> Refusal:
+        return Refusal(self.code, self.message)
 
 
 class Fault(Exception):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_OFFSET
+from headrace.replication.refused import RefusedBatches
 from headrace.replication.transactions import OpenTransactions, TransactionClaims
 from headrace.wire.batches import TRANSACTIONAL_BIT, BatchHeader
 
@@ -201,26 +202,17 @@ class ProducerStates:
             del self._producers[producer.producer_id]
 
 
-class _RefusedBatch(NamedTuple):
-    producer_epoch: int
-    base_sequence: int
-    refusal: Refusal
-
-    def is_before(self, header: BatchHeader) -> bool:
-        return header.producer_epoch == self.producer_epoch and header.base_sequence > self.base_sequence
-
-
 class StagedProducers:
     """The producers as they will be once the batches admitted so far are written.
 
     One per partition can live for ever: `clear` it when the write has ended, well or badly.
     """
 
-    __slots__ = ("_refused", "_staged", "_written", "claims")
+    __slots__ = ("_staged", "_written", "claims", "refused")
 
-    def __init__(self, written: ProducerStates) -> None:
+    def __init__(self, written: ProducerStates, refused: RefusedBatches | None = None) -> None:
         self._written = written
-        self._refused: dict[int, _RefusedBatch] = {}
+        self.refused = RefusedBatches() if refused is None else refused
         # What `_after_batch` takes. Few batches are followed by another of their producer within one callback, so
         # the state after them is worked out only when somebody asks.
         self._staged: dict[int, tuple[Producer | None, BatchHeader, int]] = {}
@@ -234,11 +226,14 @@ class StagedProducers:
         producer_id = header.producer_id
         if producer_id < 0:
             return None
-        if self._refused:
-            self._check_order_of_retries(header)
+        refused = self.refused
+        if refused.by_producer:
+            refused.check_order(header)
         producer = self._get(producer_id)
         if producer is None:
             _check_newcomer(header)
+            if refused.has_forgotten:
+                refused.check_newcomer(header)
         elif header.base_sequence != producer.next_sequence or header.producer_epoch != producer.epoch:
             original = _find_repeated(producer, header)
             if original is not None:
@@ -253,29 +248,6 @@ class StagedProducers:
             )
         self._staged[producer_id] = (producer, header, base_offset)
         return None
-
-    def note_refused(self, header: BatchHeader, refusal: Refusal) -> None:
-        """This batch could not be taken now, and will come again.
-
-        Its producer may have sent others behind it. They must not be taken before it; nor be told that they are out of
-        order: some clients then begin a new epoch, in which they send once more what is written already.
-        """
-        known = self._refused.get(header.producer_id)
-        if header.producer_id >= 0 and (known is None or not known.is_before(header)):
-            self._refused[header.producer_id] = _RefusedBatch(header.producer_epoch, header.base_sequence, refusal)
-
-    def forget_refused(self) -> None:
-        """Another leader may have taken them meanwhile."""
-        self._refused.clear()
-
-    def _check_order_of_retries(self, header: BatchHeader) -> None:
-        known = self._refused.get(header.producer_id)
-        if known is None:
-            return
-        if known.is_before(header):
-            raise Refusal(known.refusal.code, f"an earlier batch was refused: {known.refusal.message}")
-        if header.producer_epoch != known.producer_epoch or header.base_sequence == known.base_sequence:
-            del self._refused[header.producer_id]
 
     def claim(self, producer_id: int, producer_epoch: int, sequence: int) -> TransactionClaim | None:
         """What has to be granted before this producer may write in a transaction; None if nothing has.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     Buffer = bytes | bytearray | memoryview
 
+DIRECTORY_MODE = 0o700  # what clients write is for those who may read topics, not for everybody with an account
+FILE_MODE = 0o600
 WRITEV_MAX = 1024  # IOV_MAX on Linux
 PROBE_STEP = 128 * 1024  # the kernel's default read-ahead: one cached page speaks for its neighbours
 
@@ -166,7 +168,7 @@ class Trust:
     __slots__ = ("_failure",)
 
     def __init__(self) -> None:
-        self._failure: OSError | None = None
+        self._failure: str | None = None
 
     def sync(self, sync: Callable[[], None], *, is_draft: bool = False) -> None:
         """Want of space is no failure of a draft's sync: the file is thrown away, and nobody counts on it."""
@@ -174,10 +176,10 @@ class Trust:
             sync()
         except OSError as error:
             if not (is_draft and error.errno in _libc.NO_SPACE):
-                self._failure = self._failure or error
+                self._failure = self._failure or str(error)
             raise
         if self._failure is not None:  # asked last: it may have failed meanwhile, in another thread
-            raise OSError(errno.EIO, f"an earlier sync has failed ({self._failure})") from self._failure
+            raise OSError(errno.EIO, f"an earlier sync has failed ({self._failure})")
 
 
 class SystemFile:
@@ -275,6 +277,19 @@ class SystemFile:
             self._descriptor = -1
 
 
+def _make_directory(path: Path) -> None:
+    """With what is missing above it, which `mkdir` itself would leave open to others."""
+    try:
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)
+    except FileNotFoundError:
+        _make_directory(path.parent)
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)
+
+
+def _open_for_us_alone(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
+
+
 class SystemDisk:
     """A directory of the real file system, held by one process at a time.
 
@@ -292,8 +307,9 @@ class SystemDisk:
         if is_shared:
             self._lock = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             return
-        self.root.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self.root / self.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        self.root.mkdir(DIRECTORY_MODE, exist_ok=True)
+        self._lock = os.open(self.root / self.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -308,7 +324,7 @@ class SystemDisk:
 
     def open(self, path: str, *, create: bool = False) -> SystemFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return SystemFile(os.open(f"{self.location}/{path}", flags, 0o644), self._trust)
+        return SystemFile(os.open(f"{self.location}/{path}", flags, FILE_MODE), self._trust)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(f"{self.location}/{path}")
@@ -321,7 +337,7 @@ class SystemDisk:
         return sorted(name for name in names if name != self.LOCK)  # the lock is ours, not the node's
 
     def make_directory(self, path: str) -> None:
-        (self.root / path).mkdir(parents=True, exist_ok=True)
+        _make_directory(self.root / path)
 
     def remove(self, path: str) -> None:
         (self.root / path).unlink(missing_ok=True)
@@ -339,14 +355,15 @@ class SystemDisk:
             return file.readall()
 
     def write_file(self, path: str, content: bytes) -> None:
-        (self.root / path).write_bytes(content)
+        with open(self.root / path, "wb", opener=_open_for_us_alone) as file:
+            file.write(content)
 
     def replace_file(self, path: str, content: bytes) -> None:
         target = self.root / path
         draft = target.with_name(target.name + ".tmp")
         with self._replacing:
             try:
-                with draft.open("wb") as file:
+                with open(draft, "wb", opener=_open_for_us_alone) as file:
                     file.write(content)
                     file.flush()
                     self._trust.sync(partial(os.fsync, file.fileno()), is_draft=True)

@@ -30,16 +30,18 @@ class StallWatch:
         self._loop_thread = threading.get_ident()
         self._seen_s = time.monotonic()
         """When the loop last showed that it runs."""
-        self._due_s = self._next_look_s()
+        self._due_s = self._seen_s + still_s / 2
         """When the watching thread looks next."""
         self._stops: tuple[tuple[float, float], ...] = ()
         """The last times, from and to, in which the whole process stood still; replaced as a whole, for any thread."""
+        self._stalled_since_s: float | None = None
+        """When a loop that stands still, as was told, last showed that it runs."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="headrace-stalls", daemon=True)
 
     def start(self) -> None:
         self._show_life(asyncio.get_running_loop())
-        self._due_s = self._next_look_s()
+        self._due_s = self._seen_s + self._still_s / 2
         self._thread.start()
 
     def close(self) -> None:
@@ -63,23 +65,25 @@ class StallWatch:
         self._timer = loop.call_later(self._still_s / 2, self._show_life, loop)
 
     def _watch(self) -> None:
-        stalled_since_s: float | None = None
         while not self._is_over.wait(self._due_s - time.monotonic()):
-            seen_s, late_s = self._seen_s, time.monotonic() - self._due_s
-            if late_s > self._still_s / 2:
-                self._stops = (*self._stops, (self._due_s, self._due_s + late_s))[-STOPS_KEPT:]
-            self._due_s = self._next_look_s()
-            if stalled_since_s is not None and seen_s != stalled_since_s:
-                self._tell(f"this node goes on; it stood still for {seen_s - stalled_since_s:.1f} s")
-                stalled_since_s = None
-            if late_s > self._still_s / 2:  # so was this thread, and it holds up nobody
-                self._tell(f"this node's process was stopped, or got no CPU, for {late_s:.1f} s")
-            elif stalled_since_s is None and time.monotonic() - seen_s > self._still_s:
-                stalled_since_s = seen_s
-                self._tell(f"this node stands still, and has not answered for {self._still_s:g} s. {self._place()}")
+            self._look(time.monotonic())
 
-    def _next_look_s(self) -> float:
-        return time.monotonic() + self._still_s / 2
+    def _look(self, now_s: float) -> None:
+        seen_s, late_s = self._seen_s, now_s - self._due_s
+        was_stopped = late_s > self._still_s / 2
+        if was_stopped:
+            self._stops = (*self._stops, (self._due_s, now_s))[-STOPS_KEPT:]
+        self._due_s = now_s + self._still_s / 2
+        if self._stalled_since_s is not None and seen_s != self._stalled_since_s:
+            self._tell(f"this node goes on; it stood still for {seen_s - self._stalled_since_s:.1f} s")
+            self._stalled_since_s = None
+        # The loop's silence counts from a stop's end on: after it both threads wake, and this one may be the first.
+        silent_since_s = max(seen_s, self._stops[-1][1]) if self._stops else seen_s
+        if was_stopped:  # so was this thread, and it holds up nobody
+            self._tell(f"this node's process was stopped, or got no CPU, for {late_s:.1f} s")
+        elif self._stalled_since_s is None and now_s - silent_since_s > self._still_s:
+            self._stalled_since_s = seen_s
+            self._tell(f"this node stands still, and has not answered for {self._still_s:g} s. {self._place()}")
 
     def _place(self) -> str:
         frame = sys._current_frames().get(self._loop_thread)

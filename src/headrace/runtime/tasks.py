@@ -7,7 +7,7 @@ run in the simulator. This scope starts, fails and ends its tasks in one known o
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.model.errors import Fault, Refusal
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headrace.runtime.clock import Clock
 
 T = TypeVar("T")
+
+REST_S_MIN: Final = 0.1  # a look at 4,000 partitions takes some 10 ms
 
 
 class TaskScope:
@@ -54,16 +56,19 @@ class TaskScope:
             await _ended(task)
 
 
-async def outlast(work: Coroutine[Any, Any, T]) -> T:
+async def outlast(work: Coroutine[Any, Any, T], hurry: Callable[[], None] | None = None) -> T:
     """The result of `work`. Whoever is cancelled meanwhile hears of that only when the work has ended.
 
     For what goes on regardless, as a call in a thread does: a lock that guards it must not be let go before. Then it
     hears of the work's failure only if that must end the node: whoever rides out an expected no would go on for ever.
+    `hurry` may tell the work that nobody wants it any more.
     """
     task = asyncio.get_running_loop().create_task(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        if hurry is not None:
+            hurry()
         if not task.done():
             await _ended(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, (Refusal, Fault)):
@@ -95,6 +100,12 @@ async def _ended(task: asyncio.Task[Any]) -> None:
 
     task.add_done_callback(wake)
     await done
+
+
+async def rest(period_s: float) -> None:
+    """Until a chore is due again: `period_s` as an operator has set it, but never so short that the loop does little
+    else."""
+    await asyncio.sleep(max(period_s, REST_S_MIN))
 
 
 class Breather:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -13,11 +14,17 @@ T = TypeVar("T")
 
 GENERAL = "general"
 GENERAL_WORKERS = 4  # recovery, checkpoints and cold reads; more would only queue at the disk
+BREATH_S = 0.0001  # a sleep of no time at all would be over before the loop's thread has woken up
 
 
 class Threads(Protocol):
     async def run(self, call: Callable[[], T], *, lane: str = GENERAL) -> T:
         """Run `call` in a thread. Every lane but `GENERAL` is one thread, so its calls run in order."""
+        ...
+
+    def breathe(self) -> None:
+        """For a call that computes long: let the loop have its turn. Python runs one thread at a time, and one that
+        never waits hands over only when it is made to, 5 ms after somebody asked."""
         ...
 
     def close(self) -> None:
@@ -32,6 +39,9 @@ class SystemThreads:
 
     async def run(self, call: Callable[[], T], *, lane: str = GENERAL) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._lane(lane), call)
+
+    def breathe(self) -> None:
+        time.sleep(BREATH_S)
 
     def close(self) -> None:
         self._is_closed = True

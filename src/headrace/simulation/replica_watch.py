@@ -21,6 +21,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.partition import Partition
+from headrace.metadata.internal import is_internal
 from headrace.model.names import LogId, TopicPartition
 from headrace.replication.replica import Replica
 from headrace.simulation.history import Kind
@@ -138,6 +139,8 @@ class ReplicaWatch:
         """What was decided last."""
         self._truths: dict[LogId, _Truth] = {}
         self._cursors: dict[tuple[NodeId, LogId], _Cursor] = {}
+        self._ends: dict[tuple[NodeId, LogId], int] = {}
+        """Where each log ended at the last look."""
         self._views: dict[NodeId, _View] = {process.node_id: _View() for process in nodes}
         note_writes_to(Partition, Replica, PartitionLog)
 
@@ -191,6 +194,7 @@ class ReplicaWatch:
             self._truth(partition.log_id).is_compacted = True
         if partition.replica.is_leader:
             self._check_lease(process, partition)
+        self._ends[process.node_id, partition.log_id] = partition.log.next_offset
         if partition.replica.is_leader and self._look_at_leader(process.node_id, partition):
             for other in self._nodes:
                 present = other.present if other.host.is_up else None
@@ -248,13 +252,15 @@ class ReplicaWatch:
     def _check_lease(self, process: NodeProcess, partition: Partition) -> None:
         """Before the controller fences a node, and others lead, it has stopped by itself: its lease is over.
 
-        A process that stood still notices at once when it goes on, but not in the first of its turns. Whatever it takes
-        in them can be acknowledged by its leader alone.
+        A process that stood still is told of the time only after its first turns. Until then it may believe that it
+        leads, but it takes nothing of clients: others have written there.
         """
         node, life = None if self._image is None else self._image.nodes.get(process.node_id), process.host.life
         if node is None or not node.is_fenced or process.is_stopping or life.is_suspended:
             return
-        if life.resumed_s == asyncio.get_running_loop().time():
+        key, end_offset = (process.node_id, partition.log_id), partition.log.next_offset
+        has_taken = end_offset > self._ends.get(key, end_offset) and not is_internal(partition.name.topic)
+        if life.resumed_s == asyncio.get_running_loop().time() and not has_taken:
             return
         if process.present is not None and process.present.broker_epoch == node.broker_epoch:
             detail = f"node {process.node_id} is fenced and takes writes, in epoch {partition.replica.leader_epoch}"

@@ -51,6 +51,9 @@ class SimulatedThreads:
         self._start_next(queue)
         return await done
 
+    def breathe(self) -> None:
+        """Nobody waits meanwhile: a call takes no time but that before and after it."""
+
     def close(self) -> None:
         """As in production, every call that waits is made before this returns."""
         self._life.check()

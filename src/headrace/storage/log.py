@@ -31,7 +31,7 @@ from headrace.wire.batches import CONTROL_BIT, LENGTH_OVERHEAD
 from headrace.wire.control import decode_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from headrace.model.names import LogId
     from headrace.replication.producers import ProducerStates
@@ -63,6 +63,7 @@ class PartitionLog:
         "_saved_epoch_changes",
         "_snapshot_offset",
         "_unsynced_directories",
+        "bytes_appended",
         "cuts",
         "damage",
         "directory",
@@ -117,8 +118,10 @@ class PartitionLog:
         self.mark = mark
         """How far it is compacted; None if it never was, nor was copied from one that is."""
         self.is_closed = False
+        self.bytes_appended = 0
+        """Since it was opened: what is cut off again counts, too."""
         self._handles = handles
-        self._failure: DiskFailure | None = None
+        self._failure: str | None = None
         self._is_being_cut = False
         self._chain = Chain(self.directory, handles, segments)
         # Creating or opening it may have changed what is in there.
@@ -189,7 +192,7 @@ class PartitionLog:
         what was written and not published lies where the next batch would go.
         """
         if self._failure is not None:
-            raise self._failure
+            raise DiskFailure(self._failure)
         assert not self._is_being_cut, "a batch would be written to a file that is still being cut"
         assert headers[0].base_offset >= self.next_offset, "a batch would be written below the end of its log"
         size = 0
@@ -207,8 +210,9 @@ class PartitionLog:
             else:
                 self._append_in_parts(views, headers)
         except DiskFailure as failure:
-            self._failure = failure
+            self._failure = str(failure)
             raise
+        self.bytes_appended += size
 
     def _append_in_parts(self, views: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Append across segments: first write every part, and only if all are written publish them."""
@@ -380,13 +384,13 @@ class PartitionLog:
 
     # Finding by time, in a thread
 
-    def find_timestamp(self, timestamp_ms: int) -> FoundRecord | None:
+    def find_timestamp(self, timestamp_ms: int, pause: Callable[[], None] = lambda: None) -> FoundRecord | None:
         """The first record from the log's start on that is not older than `timestamp_ms`."""
-        return lookups.find_timestamp(self, timestamp_ms)
+        return lookups.find_timestamp(self, timestamp_ms, pause)
 
-    def max_timestamp(self) -> FoundRecord | None:
+    def max_timestamp(self, pause: Callable[[], None] = lambda: None) -> FoundRecord | None:
         """The first record with the largest timestamp; None if the log is empty or its records have none."""
-        return lookups.max_timestamp(self)
+        return lookups.max_timestamp(self, pause)
 
     # Cutting
 
@@ -472,7 +476,7 @@ class PartitionLog:
         if files.has_snapshot:
             self._snapshot_offset = files.found.end_offset
         if not files.is_written:
-            self._failure = self._failure or DiskFailure(f"the disk has failed to cut {self.directory}")
+            self._failure = self._failure or f"the disk has failed to cut {self.directory}"
         self._is_being_cut = False
 
     @contextmanager

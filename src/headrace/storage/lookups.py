@@ -1,4 +1,5 @@
-"""Find records by time. This may read cold bytes and decompress, so it runs in a thread beside the event loop.
+"""Find records by time. This may read cold bytes and decompress, so it runs in a thread beside the event loop, and
+pauses now and then: Python runs one thread at a time, and a batch may hold millions of records.
 
 The loop meanwhile appends, rolls, deletes and truncates. A lookup therefore works on copies of its own: a tuple of
 segments, private indexes, files that it opens itself. If the log was truncated under it, it looks again.
@@ -16,8 +17,10 @@ from headrace.storage.damage import DamagedLog
 from headrace.storage.index import OffsetIndex, TimeIndex
 from headrace.storage.scan import headers_from
 from headrace.storage.segment import BadIndex, Segment
-from headrace.wire.batches import CorruptBatch, crc_matches
-from headrace.wire.records import decode_records
+from headrace.wire.batches import HEADER_SIZE, CorruptBatch, crc_matches
+from headrace.wire.compression import decompress
+from headrace.wire.examination import SLICE_STEPS
+from headrace.wire.walk import BadRecord, RecordWalk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
     from headrace.storage.log import PartitionLog
     from headrace.wire.batches import BatchHeader
 
-INFLATE_MAX = 64 << 20  # several lookups may run at once; a batch that inflates further is answered as a whole
+INFLATE_MAX = 64 << 20  # a batch that inflates further is answered as a whole
+_DELTA_MAX = 2**63 - 1
 
 
 class FoundRecord(NamedTuple):
@@ -35,12 +39,12 @@ class FoundRecord(NamedTuple):
     leader_epoch: int
 
 
-def find_timestamp(log: PartitionLog, timestamp_ms: int) -> FoundRecord | None:
-    return _undisturbed(log, lambda: _find_timestamp(log, timestamp_ms))
+def find_timestamp(log: PartitionLog, timestamp_ms: int, pause: Callable[[], None]) -> FoundRecord | None:
+    return _undisturbed(log, lambda: _find_timestamp(log, timestamp_ms, pause))
 
 
-def max_timestamp(log: PartitionLog) -> FoundRecord | None:
-    return _undisturbed(log, lambda: _max_timestamp(log))
+def max_timestamp(log: PartitionLog, pause: Callable[[], None]) -> FoundRecord | None:
+    return _undisturbed(log, lambda: _max_timestamp(log, pause))
 
 
 def _undisturbed(log: PartitionLog, look: Callable[[], FoundRecord | None]) -> FoundRecord | None:
@@ -61,21 +65,24 @@ def _is_still(log: PartitionLog, seen: int) -> bool:
     return log.upheavals == seen and seen % 2 == 0
 
 
-def _find_timestamp(log: PartitionLog, timestamp_ms: int) -> FoundRecord | None:
+def _find_timestamp(log: PartitionLog, timestamp_ms: int, pause: Callable[[], None]) -> FoundRecord | None:
     start_offset = log.start_offset
     for segment in log.segments:
         if segment.max_timestamp is not None and segment.max_timestamp < timestamp_ms:
             continue
-        found = _look(log, segment, partial(_find_in_segment, timestamp_ms=timestamp_ms, start_offset=start_offset))
+        find = partial(_find_in_segment, timestamp_ms=timestamp_ms, start_offset=start_offset, pause=pause)
+        found = _look(log, segment, find)
         if found is not None:
             return found
     return None
 
 
-def _find_in_segment(segment: Segment, file: File, timestamp_ms: int, start_offset: int) -> FoundRecord | None:
+def _find_in_segment(
+    segment: Segment, file: File, timestamp_ms: int, start_offset: int, pause: Callable[[], None]
+) -> FoundRecord | None:
     for position, header in _headers_since(segment, file, timestamp_ms):
         if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
-            found = _first_in_batch(segment, file, position, header, timestamp_ms, start_offset)
+            found = _first_in_batch(_Batch(segment, file, position, header), timestamp_ms, start_offset, pause)
             if found is not None:
                 return found
     return None
@@ -98,30 +105,46 @@ def _headers_since(segment: Segment, file: File, timestamp_ms: int) -> Iterator[
     return headers_from(file, segment.log_path, position, segment.size)
 
 
+class _Batch(NamedTuple):
+    segment: Segment
+    file: File
+    position: int
+    header: BatchHeader
+
+    def walk(self, pause: Callable[[], None]) -> RecordWalk:
+        """Over its records as they were sent. That is no promise that they can be read: a topic may take compressed
+        ones unseen."""
+        header = self.header
+        batch = self.file.read(self.position, header.size)
+        if len(batch) < header.size or not crc_matches(memoryview(batch), header):
+            raise DamagedLog(
+                self.segment.log_path, self.position, header.base_offset, "the batch does not match its CRC"
+            )
+        records = memoryview(decompress(header.codec, memoryview(batch)[HEADER_SIZE:], inflate_max=INFLATE_MAX))
+        return RecordWalk(records, 0, len(records), pause, SLICE_STEPS)
+
+
 def _first_in_batch(
-    segment: Segment, file: File, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+    batch: _Batch, timestamp_ms: int, start_offset: int, pause: Callable[[], None]
 ) -> FoundRecord | None:
+    header = batch.header
     if not header.record_count:
         return None  # compaction has emptied it
     if header.is_log_append_time:
         return _as_a_whole(header, start_offset)
-    batch = _undamaged(segment, file, position, header)
+    since = min(max(timestamp_ms - header.base_timestamp, -_DELTA_MAX), _DELTA_MAX)
     try:
-        for record in decode_records(batch, inflate_max=INFLATE_MAX):
-            if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                return FoundRecord(record.timestamp, record.offset, header.leader_epoch)
-    except CorruptBatch:
+        walk = batch.walk(pause)
+        if not walk.find(header.record_count, since, start_offset - header.base_offset):
+            return None
+    except (CorruptBatch, BadRecord):
         return _as_a_whole(header, start_offset)
-    return None
+    return _found(header, walk)
 
 
-def _undamaged(segment: Segment, file: File, position: int, header: BatchHeader) -> bytes:
-    """The batch as it was sent. That is no promise that its records can be read: what is compressed is not opened on
-    its way in, and a producer may send anything."""
-    batch = file.read(position, header.size)
-    if len(batch) < header.size or not crc_matches(memoryview(batch), header):
-        raise DamagedLog(segment.log_path, position, header.base_offset, "the batch does not match its CRC")
-    return batch
+def _found(header: BatchHeader, walk: RecordWalk) -> FoundRecord:
+    time, offset = header.base_timestamp + walk.time_delta, header.base_offset + walk.offset_delta
+    return FoundRecord(time, offset, header.leader_epoch)
 
 
 def _as_a_whole(header: BatchHeader, start_offset: int) -> FoundRecord:
@@ -129,19 +152,19 @@ def _as_a_whole(header: BatchHeader, start_offset: int) -> FoundRecord:
     return FoundRecord(header.max_timestamp, max(header.base_offset, start_offset), header.leader_epoch)
 
 
-def _max_timestamp(log: PartitionLog) -> FoundRecord | None:
+def _max_timestamp(log: PartitionLog, pause: Callable[[], None]) -> FoundRecord | None:
     start_offset = log.start_offset
     best: FoundRecord | None = None
     for segment in log.segments:
         if segment.max_timestamp is not None and best is not None and segment.max_timestamp <= best.timestamp:
             continue
-        found = _look(log, segment, partial(_max_in_segment, start_offset=start_offset))
+        found = _look(log, segment, partial(_max_in_segment, start_offset=start_offset, pause=pause))
         if found is not None and (best is None or found.timestamp > best.timestamp):
             best = found
     return best
 
 
-def _max_in_segment(segment: Segment, file: File, start_offset: int) -> FoundRecord | None:
+def _max_in_segment(segment: Segment, file: File, start_offset: int, pause: Callable[[], None]) -> FoundRecord | None:
     """The indexes know the answer, unless the log's start has moved past it."""
     newest = segment.max_timestamp
     assert newest is not None
@@ -149,31 +172,33 @@ def _max_in_segment(segment: Segment, file: File, start_offset: int) -> FoundRec
         return None
     place = segment.locate(file, max(segment.max_timestamp_offset, start_offset))
     if place is not None and place[1].max_timestamp == newest:
-        found = _first_in_batch(segment, file, *place, newest, start_offset)
+        found = _first_in_batch(_Batch(segment, file, *place), newest, start_offset, pause)
         if found is not None:
             return found
     best: FoundRecord | None = None
     for position, header in headers_from(file, segment.log_path, 0, segment.size):
         if header.last_offset >= start_offset and (best is None or header.max_timestamp > best.timestamp):
-            candidate = _newest_in_batch(segment, file, position, header, start_offset)
+            candidate = _newest_in_batch(_Batch(segment, file, position, header), start_offset, pause)
             if candidate is not None and (best is None or candidate.timestamp > best.timestamp):
                 best = candidate
     return best
 
 
-def _newest_in_batch(
-    segment: Segment, file: File, position: int, header: BatchHeader, start_offset: int
-) -> FoundRecord | None:
-    found = _first_in_batch(segment, file, position, header, header.max_timestamp, start_offset)
+def _newest_in_batch(batch: _Batch, start_offset: int, pause: Callable[[], None]) -> FoundRecord | None:
+    header = batch.header
+    found = _first_in_batch(batch, header.max_timestamp, start_offset, pause)
     if found is not None:
         return found
     # The log starts inside this batch, after its newest record; or the header promises more than the records hold.
     newest: FoundRecord | None = None
+    since = -_DELTA_MAX
     try:
-        for record in decode_records(_undamaged(segment, file, position, header), inflate_max=INFLATE_MAX):
-            if record.offset >= start_offset and (newest is None or record.timestamp > newest.timestamp):
-                newest = FoundRecord(record.timestamp, record.offset, header.leader_epoch)
-    except CorruptBatch:
+        walk = batch.walk(pause)
+        while walk.find(header.record_count, since, start_offset - header.base_offset):
+            newest = _found(header, walk)
+            since = walk.time_delta + 1
+            walk.go_on()
+    except (CorruptBatch, BadRecord):
         return _as_a_whole(header, start_offset)
     return newest
 

@@ -32,11 +32,19 @@ DELETE_HORIZON_BIT = 0x40  # set by compaction: the base timestamp says until wh
 SEQUENCE_MAX = 2**31 - 1  # after it a producer's sequence numbers start again at 0
 
 _PLACE = Struct(">qii")  # base offset, length, leader epoch
+_ATTRIBUTES_POSITION = 21
+_ATTRIBUTES = Struct(">h")
+_MAX_TIMESTAMP_POSITION = 35
+_MAX_TIMESTAMP = Struct(">q")
 _CRC = Struct(">I")
 
 
 class CorruptBatch(Exception):
     """These bytes are not a batch: damaged, or made by a program that does not know the format."""
+
+
+class TooManyBlocks(CorruptBatch):
+    """The stream is in so many pieces that to open it takes far longer than its size lets one expect."""
 
 
 class InflatesTooFar(CorruptBatch):
@@ -120,7 +128,24 @@ def place(batch: bytearray | memoryview, header: BatchHeader, base_offset: int, 
     """Give a batch its offset and epoch; neither is covered by the CRC. Returns the header as it stands now."""
     length = header[1]
     _PLACE.pack_into(batch, 0, base_offset, length, leader_epoch)
-    return _new(BatchHeader, (base_offset, length, leader_epoch, *header[3:]))
+    return _new(BatchHeader, (base_offset, length, leader_epoch) + header[3:])  # noqa: RUF005 - a quarter faster
+
+
+def restamp(batch: bytearray | memoryview, attributes: int, max_timestamp: int) -> BatchHeader:
+    """Change what the CRC covers of a batch's times, and the CRC with it. Returns the header as it stands now."""
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_POSITION, attributes)
+    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, max_timestamp)
+    seal(batch)
+    return read_header(batch)
+
+
+def repack(header: BatchHeader, codec: int, records: Buffer) -> tuple[memoryview, BatchHeader]:
+    """A new batch with the same header around records that are packed otherwise."""
+    batch = bytearray(HEADER_SIZE) + records
+    attributes = header.attributes & ~COMPRESSION_MASK | codec
+    HEADER.pack_into(batch, 0, *header._replace(length=len(batch) - LENGTH_OVERHEAD, attributes=attributes))
+    seal(batch)
+    return memoryview(batch), read_header(batch)
 
 
 def crc_matches(view: memoryview, header: BatchHeader, position: int = 0) -> bool:

@@ -15,15 +15,19 @@ from headrace.wire.primitives import Malformed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.wire.batches import Buffer
+
 FLEXIBLE_FROM = 9
 TOPIC_IDS_FROM = 13
 LOG_START_FROM = 5
 RECORD_ERRORS_FROM = 8
 PARTITIONS_MAX = 20_000  # in one request; a node leads a few thousand, and each one named costs microseconds
-TAGS_MAX = 64  # in one place; the protocol uses a handful
+TAGS_MAX = 256  # in one request; the protocol has none
+STRING_MAX = 32_767  # bytes: what the older versions have room for
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
+_INT64 = Struct(">q")
 _ACKS_TIMEOUT = Struct(">hi")
 _ACKS_TIMEOUT_COUNT = Struct(">hii")
 _PARTITION_SIZE = Struct(">ii")
@@ -61,13 +65,20 @@ class ProduceOutcome(NamedTuple):
     error_message: str | None = None
 
 
-def decode_produce(buffer: bytearray | memoryview, position: int, end: int, version: int) -> ProduceRequest:
-    """Read the body that lies in `buffer[position:end]`. Raises Malformed; allocates no more than the frame holds."""
+class TooManyPartitions(Malformed):
+    """More topics, or more partitions, than whoever decodes wants to see."""
+
+
+def decode_produce(buffer: Buffer, position: int, end: int, version: int, most: int = PARTITIONS_MAX) -> ProduceRequest:
+    """Read the body that lies in `buffer[position:end]`. Raises Malformed; allocates no more than the frame holds.
+
+    Raises TooManyPartitions as soon as there are more than `most` topics, or partitions.
+    """
     try:
         if version >= FLEXIBLE_FROM:
-            request, position = _decode_flexible(buffer, position, end, version)
+            request, position = _decode_flexible(buffer, position, end, version, most)
         else:
-            request, position = _decode_plain(buffer, position, end)
+            request, position = _decode_plain(buffer, position, end, most)
     except (StructError, UnicodeDecodeError, IndexError) as error:
         raise Malformed(f"Produce version {version}: {error}") from error
     if position > end:
@@ -79,7 +90,7 @@ OneBatch = tuple[int, int, "str | bytes", int, int, int]
 """Acks, timeout in ms, topic, partition, and where the batch starts and how many bytes it has."""
 
 
-def decode_one_batch(buffer: bytearray | memoryview, position: int, end: int, version: int) -> OneBatch | None:
+def decode_one_batch(buffer: Buffer, position: int, end: int, version: int) -> OneBatch | None:
     """A request that is nothing but one batch; None if it is anything else. `position` is where the client id ends.
 
     Most requests have no transaction, one topic and one partition, and no tags. They are read in half the time that
@@ -89,11 +100,11 @@ def decode_one_batch(buffer: bytearray | memoryview, position: int, end: int, ve
         if version < FLEXIBLE_FROM:
             return _decode_one_plain(buffer, position, end)
         return _decode_one_flexible(buffer, position, end, version)
-    except (StructError, IndexError, UnicodeDecodeError):
+    except (StructError, IndexError, UnicodeDecodeError, Malformed):
         return None
 
 
-def _decode_one_plain(buffer: bytearray | memoryview, position: int, end: int) -> OneBatch | None:
+def _decode_one_plain(buffer: Buffer, position: int, end: int) -> OneBatch | None:
     no_id, acks, timeout_ms, topic_count, name_size = _UP_TO_NAME.unpack_from(buffer, position)
     after_name = position + 14 + name_size
     start = after_name + 12
@@ -105,7 +116,7 @@ def _decode_one_plain(buffer: bytearray | memoryview, position: int, end: int) -
     return acks, timeout_ms, str(buffer[position + 14 : after_name], "utf-8"), partition, start, size
 
 
-def _decode_one_flexible(buffer: bytearray | memoryview, position: int, end: int, version: int) -> OneBatch | None:
+def _decode_one_flexible(buffer: Buffer, position: int, end: int, version: int) -> OneBatch | None:
     # No tags in the header, no transactional id, acks, timeout, one topic (counts are written plus one).
     header_tags, no_id, acks, timeout_ms, topic_count = _FLEXIBLE_START.unpack_from(buffer, position)
     if header_tags or no_id or topic_count != 2:
@@ -131,7 +142,7 @@ def _decode_one_flexible(buffer: bytearray | memoryview, position: int, end: int
     return acks, timeout_ms, topic, partition, start, size
 
 
-def _decode_plain(buffer: bytearray | memoryview, position: int, end: int) -> tuple[ProduceRequest, int]:
+def _decode_plain(buffer: Buffer, position: int, end: int, most: int) -> tuple[ProduceRequest, int]:
     (size,) = _INT16.unpack_from(buffer, position)
     position += 2
     transactional_id = None
@@ -140,7 +151,8 @@ def _decode_plain(buffer: bytearray | memoryview, position: int, end: int) -> tu
         position += size
     acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT.unpack_from(buffer, position)
     position += 10
-    room = _room_after(topic_count, PARTITIONS_MAX)
+    _room_after(topic_count, most)
+    room = most
     topics: list[tuple[str | bytes, list[Produced]]] = []
     for _ in range(topic_count):
         (size,) = _INT16.unpack_from(buffer, position)
@@ -163,13 +175,12 @@ def _decode_plain(buffer: bytearray | memoryview, position: int, end: int) -> tu
     return (transactional_id, acks, timeout_ms, topics), position
 
 
-def _decode_flexible(
-    buffer: bytearray | memoryview, position: int, end: int, version: int
-) -> tuple[ProduceRequest, int]:
+def _decode_flexible(buffer: Buffer, position: int, end: int, version: int, most: int) -> tuple[ProduceRequest, int]:
     transactional_id, position = _compact_string(buffer, position)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(buffer, position)
     topic_count, position = _uvarint(buffer, position + 6)
-    room = _room_after(topic_count - 1, PARTITIONS_MAX)
+    _room_after(topic_count - 1, most)
+    room, tags = most, Tags()
     topics: list[tuple[str | bytes, list[Produced]]] = []
     for _ in range(topic_count - 1):
         name: str | bytes | None
@@ -187,22 +198,22 @@ def _decode_flexible(
             (partition,) = _INT32.unpack_from(buffer, position)
             size, position = _uvarint(buffer, position + 4)
             parts.append((partition, position, size - 1))
-            position = skip_tags(buffer, position + max(size - 1, 0))
+            position = tags.skip(buffer, position + max(size - 1, 0))
             if position > end:
                 raise Malformed(f"Produce: the records of partition {partition} end after the frame")
         topics.append((name, parts))
-        position = skip_tags(buffer, position)
-    return (transactional_id, acks, timeout_ms, topics), skip_tags(buffer, position)
+        position = tags.skip(buffer, position)
+    return (transactional_id, acks, timeout_ms, topics), tags.skip(buffer, position)
 
 
 def _room_after(count: int, room: int) -> int:
-    """How many more topics and partitions may follow `count` of them. A null array is as empty as an empty one."""
+    """How many more may follow `count` topics or partitions. A null array is as empty as an empty one."""
     if count > room:
-        raise Malformed(f"Produce: {count} topics or partitions, where at most {room} more may be named")
+        raise TooManyPartitions(f"Produce: {count} topics or partitions, where at most {room} more may be named")
     return room - max(count, 0)
 
 
-def _uvarint(buffer: bytearray | memoryview, position: int) -> tuple[int, int]:
+def _uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     byte = buffer[position]
     position += 1
     if byte < 0x80:
@@ -217,23 +228,35 @@ def _uvarint(buffer: bytearray | memoryview, position: int) -> tuple[int, int]:
     raise Malformed("Produce: a length has more than 5 bytes")
 
 
-def _compact_string(buffer: bytearray | memoryview, position: int) -> tuple[str | None, int]:
+def _compact_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
     size, position = _uvarint(buffer, position)
     if size == 0:
         return None, position
+    if size > STRING_MAX + 1:
+        raise Malformed(f"Produce: a name or an id of {size - 1} bytes, at most {STRING_MAX} are read")
     end = position + size - 1
     return str(buffer[position:end], "utf-8"), end
 
 
-def skip_tags(buffer: bytearray | memoryview, position: int) -> int:
-    count, position = _uvarint(buffer, position)
-    if count > TAGS_MAX:
-        raise Malformed(f"Produce: {count} tagged fields in one place, at most {TAGS_MAX} are read")
-    for _ in range(count):
-        _, position = _uvarint(buffer, position)
-        size, position = _uvarint(buffer, position)
-        position += size
-    return position
+class Tags:
+    """The tagged fields of one request, which mean nothing to us: how many more of them are read."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = TAGS_MAX
+
+    def skip(self, buffer: Buffer, position: int) -> int:
+        """Where they end."""
+        count, position = _uvarint(buffer, position)
+        self._left -= count
+        if self._left < 0:
+            raise Malformed(f"Produce: more than {TAGS_MAX} tagged fields")
+        for _ in range(count):
+            _, position = _uvarint(buffer, position)
+            size, position = _uvarint(buffer, position)
+            position += size
+        return position
 
 
 _FRAME_HEADER = Struct(">ii")
@@ -241,14 +264,32 @@ _PARTITION = Struct(">ihqq")
 
 
 def encode_produce_response(
-    correlation_id: int, version: int, topics: Sequence[tuple[str | bytes, Sequence[ProduceOutcome]]]
+    correlation_id: int, version: int, topics: Sequence[tuple[str | bytes, Sequence[bytes]]]
 ) -> bytes:
-    """A whole frame, length included."""
+    """A whole frame, length included. By topic, with the outcomes of its partitions as `encode_outcome` writes them."""
     if version < FLEXIBLE_FROM:
-        body = _encode_plain(version, topics)
+        body = _encode_plain(topics)
         return _FRAME_HEADER.pack(len(body) + 4, correlation_id) + body
     body = _encode_flexible(version, topics)
     return _FRAME_HEADER.pack(len(body) + 5, correlation_id) + b"\x00" + body
+
+
+def encode_outcome(version: int, outcome: ProduceOutcome) -> bytes:
+    """What a response says of one partition."""
+    out = [_PARTITION.pack(*outcome[:4])]
+    if version >= LOG_START_FROM:
+        out.append(_INT64.pack(outcome.log_start_offset))
+    if version >= FLEXIBLE_FROM:
+        out.append(_uvarint_bytes(len(outcome.record_errors) + 1))
+        for record_error in outcome.record_errors:
+            out += (_INT32.pack(record_error.batch_index), _compact(record_error.message), b"\x00")
+        out += (_compact(outcome.error_message), b"\x00")
+    elif version >= RECORD_ERRORS_FROM:
+        out.append(_INT32.pack(len(outcome.record_errors)))
+        for record_error in outcome.record_errors:
+            out += (_INT32.pack(record_error.batch_index), _string(record_error.message))
+        out.append(_string(outcome.error_message))
+    return b"".join(out)
 
 
 # The answer that nearly every request gets: one topic, one partition, no error. What follows the topic's name:
@@ -280,37 +321,20 @@ def encode_one_success(
     return b"".join((_ONE_TOPIC.pack(10 + size + len(rest), correlation_id, 1, size), name, rest))
 
 
-def _encode_plain(version: int, topics: Sequence[tuple[str | bytes, Sequence[ProduceOutcome]]]) -> bytes:
+def _encode_plain(topics: Sequence[tuple[str | bytes, Sequence[bytes]]]) -> bytes:
     out = [_INT32.pack(len(topics))]
     for key, outcomes in topics:
         name = key.encode() if isinstance(key, str) else key
-        out += (_INT16.pack(len(name)), name, _INT32.pack(len(outcomes)))
-        for outcome in outcomes:
-            out.append(_PARTITION.pack(*outcome[:4]))
-            if version >= LOG_START_FROM:
-                out.append(outcome.log_start_offset.to_bytes(8, "big", signed=True))
-            if version >= RECORD_ERRORS_FROM:
-                out.append(_INT32.pack(len(outcome.record_errors)))
-                for record_error in outcome.record_errors:
-                    out += (_INT32.pack(record_error.batch_index), _string(record_error.message))
-                out.append(_string(outcome.error_message))
+        out += (_INT16.pack(len(name)), name, _INT32.pack(len(outcomes)), *outcomes)
     out.append(_INT32.pack(0))  # throttle time
     return b"".join(out)
 
 
-def _encode_flexible(version: int, topics: Sequence[tuple[str | bytes, Sequence[ProduceOutcome]]]) -> bytes:
+def _encode_flexible(version: int, topics: Sequence[tuple[str | bytes, Sequence[bytes]]]) -> bytes:
     out = [_uvarint_bytes(len(topics) + 1)]
     for key, outcomes in topics:
         out.append(bytes(key) if version >= TOPIC_IDS_FROM and not isinstance(key, str) else _compact(str(key)))
-        out.append(_uvarint_bytes(len(outcomes) + 1))
-        for outcome in outcomes:
-            out.append(_PARTITION.pack(*outcome[:4]))
-            out.append(outcome.log_start_offset.to_bytes(8, "big", signed=True))
-            out.append(_uvarint_bytes(len(outcome.record_errors) + 1))
-            for record_error in outcome.record_errors:
-                out += (_INT32.pack(record_error.batch_index), _compact(record_error.message), b"\x00")
-            out += (_compact(outcome.error_message), b"\x00")
-        out.append(b"\x00")
+        out += (_uvarint_bytes(len(outcomes) + 1), *outcomes, b"\x00")
     out.append(b"\x00\x00\x00\x00\x00")  # throttle time, no tags
     return b"".join(out)
 

@@ -42,6 +42,7 @@ from headrace.wire.varints import (
     encode_varint,
     read_varint,
 )
+from headrace.wire.walk import HEADERS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -201,7 +202,7 @@ def _read_bytes(body: bytes, position: int) -> tuple[bytes | None, int]:
 
 def _read_headers(body: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, position = read_varint(body, position)
-    if count < 0:
+    if not 0 <= count <= HEADERS_MAX:  # no node takes more; and a reader would need gigabytes for those of a few KiB
         raise ValueError(f"it says that it has {count} headers")
     headers = []
     for _ in range(count):  # a count that lies soon meets the end of the body

@@ -19,12 +19,13 @@ from headrace.client.admin import Admin
 from headrace.client.errors import ClientError, refuse_unless_ok
 from headrace.client.offsets import CLIENT_REPLICA_ID
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import NO_OFFSET, TOPIC_NAME_MAX, TopicPartition
+from headrace.model.names import NO_EPOCH, NO_OFFSET, TOPIC_NAME_MAX, TopicPartition
 from headrace.wire.batches import (
     ATTRIBUTES_LOW_BYTE,
     HEADER_SIZE,
     TIMESTAMP_TYPE_BIT,
     crc_matches,
+    place,
     read_header,
 )
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -188,6 +189,7 @@ def _restored(records: memoryview, position: int, header: BatchHeader, staged: S
             f"expected are {staged.record_count}, or its CRC does not match"
         )
     batch = bytearray(records[position : position + header.size])
+    place(batch, header, 0, NO_EPOCH)  # a producer's batch begins at 0
     batch[ATTRIBUTES_LOW_BYTE] &= ~TIMESTAMP_TYPE_BIT & 0xFF
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, staged.max_timestamp_ms)
     return EncodedBatch(batch, staged.record_count)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +22,8 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import Address, SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
+from headrace.simulation.life import HostIsDown
+from headrace.simulation.universe import run
 from headrace.wire.messages.greet import GreetRequest, GreetResponse
 from headrace.wire.messages.raft_request_vote import RaftRequestVoteRequest, RaftRequestVoteResponse
 from tests.ports import free_port, free_ports
@@ -28,6 +32,8 @@ from tests.unit.client.scripted_node import HANG_UP, ScriptedNode
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from headrace.simulation.universe import Universe
 
 ME, PEER = NodeId(2), NodeId(1)
 CLUSTER_ID = "ours"
@@ -207,3 +213,27 @@ async def test_a_peer_that_is_nowhere_is_gone(peers: Peers, monkeypatch: pytest.
     with pytest.raises(NobodyListens):
         await peers.connection(PEER, LETTERS)
     assert (gone, peers.absent) == ([PEER], {PEER})
+
+
+def test_a_node_that_ends_while_it_looks_for_others_leaves_nothing_behind() -> None:
+    async def main(universe: Universe) -> None:
+        host = universe.host("node")
+        peers = Peers(ME, host.world, lambda _: [], lambda: CLUSTER_ID, lambda _: None, lambda *_: None)
+        peers.absent = {NodeId(1), NodeId(3), NodeId(4)}
+
+        async def end_and_look() -> None:
+            host.crash()  # in the middle of a turn, which goes on as far as it can
+            with pytest.raises(HostIsDown):
+                await peers.look_for_absent()
+            is_over.append(True)
+
+        is_over: list[bool] = []
+        host.start(end_and_look(), "end and look")
+        await asyncio.sleep(1)
+        assert is_over
+
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        run(main, seed=1)
+        gc.collect()
+    assert not [str(it.message) for it in complaints if "never awaited" in str(it.message)]

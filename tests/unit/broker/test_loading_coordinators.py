@@ -11,15 +11,18 @@ import pytest
 
 from headrace.broker import coordinator
 from headrace.broker.coordinator import Shard
-from headrace.coordinators.effects import Effects
+from headrace.coordinators.effects import Effects, Reply
 from headrace.coordinators.groups.offsets import CommittedOffsets
 from headrace.coordinators.records import GROUP_KINDS, LogRecord, encode
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_PRODUCER, Millis, ProducerId
 from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
+from headrace.simulation.device import Device
+from headrace.simulation.disk import SimulatedDisk
 from headrace.storage.settings import LogSettings
 from headrace.wire.control import Marker
 from headrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from headrace.coordinators.effects import Now
+    from headrace.coordinators.effects import Now, Token
     from headrace.storage.log import PartitionLog
 
 COMMITS = 20
@@ -129,6 +132,11 @@ class OffsetsMind(NotingMind):
         super().__init__("", [])
         self.offsets = CommittedOffsets()
         self.is_loaded = asyncio.Event()
+        self.counted_on: list[str] = []
+
+    def count_on(self, what: str) -> None:
+        """Soft state, which moves on with the decision and not with the record."""
+        self.counted_on.append(what)
 
     def apply(self, record: LogRecord, producer_id: ProducerId = NO_PRODUCER) -> None:
         super().apply(record)
@@ -292,4 +300,50 @@ async def test_a_log_that_is_shortened_while_it_is_loaded_is_loaded_again(
     disk.close()
     assert [mind.is_loaded.is_set() for mind in minds] == [False, True]
     assert minds[-1].count == 1, "what is left of the log"
+    assert not failures
+
+
+async def test_a_mind_whose_write_fails_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has counted on the record already. The next one knows what is in the log, and nothing else."""
+    monkeypatch.setattr(coordinator, "TRY_AGAIN_S", 0.0)
+    device = Device(Random(1))
+    disk = SimulatedDisk(device)
+    small = SmallPartition(new_log(disk, SETTINGS), disk)
+    minds: list[OffsetsMind] = []
+    failures: list[object] = []
+
+    def new_mind() -> OffsetsMind:
+        minds.append(OffsetsMind())
+        return minds[-1]
+
+    def commit(mind: OffsetsMind, token: Token, _: Now) -> Effects:
+        mind.count_on("it")
+        return Effects(
+            [LogRecord(OffsetCommitKey("group", "topic", 0), OffsetCommitValue(offset=7))], [Reply(token, "done")]
+        )
+
+    shard = Shard(
+        small.partition,
+        World(HastyClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads()),
+        new_mind=new_mind,
+        kinds=GROUP_KINDS,
+        load_turn=asyncio.Lock(),
+        on_unreadable=lambda _, problem: failures.append(problem),
+        on_failure=failures.append,
+    )
+    load = asyncio.create_task(shard.run())
+    while not (minds and minds[-1].is_loaded.is_set()):
+        await asyncio.sleep(0.001)
+    device.capacity_bytes = device.used_bytes
+    with pytest.raises(Refusal) as refused:
+        await shard.ask(commit)
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE, "clients come back for this one"
+    device.heal()
+    with pytest.raises(Refusal) as refused:
+        await shard.ask(commit)
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "nobody is answered from a state of no log"
+    while not minds[-1].is_loaded.is_set() or len(minds) < 2:
+        await asyncio.sleep(0.001)
+    assert [mind.counted_on for mind in minds] == [["it"], []]
+    load.cancel()
     assert not failures

@@ -22,7 +22,7 @@ from headrace.raft.messages import (
     VoteAnswer,
 )
 from headrace.raft.node import NO_OP
-from headrace.wire.batches import CorruptBatch
+from headrace.wire.batches import CorruptBatch, seal
 from tests.unit.metadata.small_cluster import cluster_of, with_topics
 
 ONE = Replica(NodeId(1), b"disk of one")
@@ -45,6 +45,16 @@ ENTRIES = [
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_an_entry_comes_back_from_its_batch(entry):
     assert entry_of(memoryview(batch_of(entry))) == entry
+
+
+@pytest.mark.parametrize(("place", "number"), [(0, (-1).to_bytes(8, signed=True)), (23, (-3).to_bytes(4, signed=True))])
+def test_an_entry_that_ends_before_it_begins_is_damage(place, number):
+    """Sound but for that: whoever wrote it meant it. A log would go back in its own offsets."""
+    batch = bytearray(decided(CREATED).payload)
+    batch[place : place + len(number)] = number
+    seal(batch)
+    with pytest.raises(CorruptBatch, match="it goes from"):
+        entry_of(memoryview(batch))
 
 
 def test_entries_follow_each_other():

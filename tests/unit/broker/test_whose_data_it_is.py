@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.broker import quorum
-from headrace.broker.identity import IDENTITY_FILE, Identity, WrongIdentity
+from headrace.broker.identity import IDENTITY_FILE, Identity, Origin, WrongIdentity, load_or_create
 from headrace.broker.metadata_store import METADATA_LOG, SNAPSHOT_FILE
+from headrace.model.names import NodeId
+from headrace.simulation.device import Device
+from headrace.simulation.disk import SimulatedDisk
 from headrace.storage.checkpoints import RECOVERY_POINTS
 from headrace.storage.damage import DamagedLog
 from headrace.storage.layout import ANEW, directory_of
@@ -102,6 +106,15 @@ def test_another_clusters_metadata_is_refused(data_dir: Path, tmp_path: Path) ->
     shutil.copytree(theirs, ours)
     (data_dir / "recovery-point-offset-checkpoint").unlink()
     assert "another data directory" in refused(data_dir)
+
+
+def test_a_node_does_not_start_on_the_data_of_another() -> None:
+    disk = SimulatedDisk(Device(Random(1)))
+    ours = load_or_create(disk, NodeId(3), "cluster", b"d" * 16, Origin.ALONE)
+    for wanted in (NodeId(3), None):
+        assert load_or_create(disk, wanted, "another", b"e" * 16, Origin.ALONE) == ours
+    with pytest.raises(WrongIdentity, match="belongs to node 3, not to node 4; start it with --node-id 3"):
+        load_or_create(disk, NodeId(4), "another", b"e" * 16, Origin.ALONE)
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\xff", b"version=1\ncluster.id=a\nnode.id=-5"])

@@ -30,7 +30,7 @@ from tests.unit.client.scripted_node import HANG_UP, TOPIC, ScriptedNode, record
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-PATIENCE_S = 30.0  # against hangs only
+PATIENCE_S = 120.0  # against hangs only
 FOLLOWING = ClusterSettings(retry_for_s=0.05, away_for_s=math.inf, backoff_first_s=0.001, backoff_max_s=0.01)
 
 

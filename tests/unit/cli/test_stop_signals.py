@@ -16,7 +16,7 @@ from headrace.cli.complaints import INTERRUPTED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE_S = 30
+PATIENCE_S = 120  # against hangs only
 SCRIPT = """
 import asyncio, sys
 from headrace.cli.stop_signals import stop_signal

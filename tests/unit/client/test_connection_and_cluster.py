@@ -108,6 +108,15 @@ async def test_whoever_gives_up_waiting_does_not_disturb_the_others(node: Script
     connection.close()
 
 
+async def test_an_answer_to_what_was_never_asked_ends_the_connection(node: ScriptedNode) -> None:
+    """Whatever comes after it cannot be trusted to belong to anybody."""
+    connection = await Connection.open(SystemNetwork(), node.address)
+    node.script[ApiKey.METADATA] = [(4).to_bytes(4, "big") + (4711).to_bytes(4, "big")]
+    with pytest.raises(ConnectionLost, match="an answer to request 4711, which was never sent"):
+        await connection.request(MetadataRequest([]), MetadataResponse, timeout_s=5.0)
+    assert connection.is_lost
+
+
 async def test_a_server_of_another_kind_is_recognised(node: ScriptedNode) -> None:
     node.script[ApiKey.API_VERSIONS] = [b"HTTP/1.1 400 Bad Request\r\n\r\n"]
     with pytest.raises(ConnectionLost, match="does not speak the Kafka protocol"):

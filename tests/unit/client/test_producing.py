@@ -255,6 +255,17 @@ async def test_too_large_a_batch_is_split_until_it_fits(node: ScriptedNode, clus
     assert producer.buffered_bytes == 0
 
 
+async def test_a_batch_that_may_be_in_the_log_is_not_split(node: ScriptedNode, cluster: Cluster) -> None:
+    """Its halves would have other numbers, and be written a second time."""
+    node.script[ApiKey.PRODUCE] = [written_then_lost(node), refused(ErrorCode.MESSAGE_TOO_LARGE)]
+    async with BatchingProducer(cluster, ProducerSettings(linger_ms=LONG_MS)) as producer:
+        for value in (b"one", b"two"):
+            await producer.send(TOPIC, None, value, partition=0)
+        with pytest.raises(DeliveryFailed, match=r"2 messages were not delivered .* message too large"):
+            await producer.flush()
+    assert values(node) == [b"one", b"two"]
+
+
 async def test_a_single_message_too_large_fails_and_the_next_goes_on(node: ScriptedNode, cluster: Cluster) -> None:
     node.script[ApiKey.PRODUCE] = [refused(ErrorCode.MESSAGE_TOO_LARGE)]
     async with BatchingProducer(cluster, ProducerSettings(linger_ms=0)) as producer:

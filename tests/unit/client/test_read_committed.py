@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 QUICK = ClusterSettings(retry_for_s=5.0, backoff_first_s=0.001, backoff_max_s=0.01, request_timeout_s=5.0)
 COMMITTED = ConsumerSettings(isolation=IsolationLevel.READ_COMMITTED)
 NAME = TopicPartition(TOPIC, 0)
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0  # against hangs only
 NOBODY = -1
 
 
@@ -162,7 +162,8 @@ def test_any_log_shows_what_a_model_of_it_shows(history: list[Step], start: int,
     stable = min(open_since.values(), default=end)  # a node sends nothing beyond this
     log = b"".join(batch for batch in batches if int.from_bytes(batch[:8], "big") < stable)
     buffer = PartitionBuffer(NAME, start, max(start, stable))
-    buffer.add(memoryview(log), aborted(*gone))
+    if start < stable:  # else it sends nothing at all
+        buffer.add(memoryview(log), aborted(*gone))
     shown: list[Record] = []
     while not buffer.is_finished:
         shown += buffer.take(poll_records)

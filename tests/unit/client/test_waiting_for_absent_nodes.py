@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ZERO = TopicPartition(TOPIC, 0)
 RETRY_FOR_S = 0.05
-PATIENCE_S = 30.0  # against hangs only
+PATIENCE_S = 120.0  # against hangs only
 FOLLOWING = ClusterSettings(
     retry_for_s=RETRY_FOR_S, away_for_s=math.inf, backoff_first_s=0.001, backoff_max_s=0.01, request_timeout_s=5.0
 )

@@ -268,6 +268,14 @@ def test_deleted_offsets_are_gone_also_from_open_transactions(coordinator):
     assert not has_groups(coordinator)
 
 
+def test_an_offset_that_is_deleted_twice_at_once_leaves_one_record(coordinator):
+    coordinator.commit("g", 1)
+    twice = OffsetDeleteRequestTopic("orders", [OffsetDeleteRequestPartition(0)] * 2)
+    before = len(coordinator.log)
+    coordinator.ask("delete_offsets", OffsetDeleteRequest("g", [twice] * 2))
+    assert len(coordinator.log) == before + 1
+
+
 def test_offsets_of_topics_that_members_read_are_not_deleted(coordinator):
     generation = coordinator.enter_classic("classic")
     coordinator.commit("classic", 1, member_id="classic-1", epoch=generation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -80,6 +81,15 @@ def test_unreadable_regex(regex: str) -> None:
     assert refused(world, request) is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert world.group.is_empty
     assert world.group.next_deadline_ms() is None
+
+
+def test_a_regex_that_is_too_much_work_for_the_topics_there_are() -> None:
+    chance = random.Random(1)
+    names = {"".join(chance.choices("abc.-", k=200)): 1 for _ in range(200)}
+    world = World(TopicsInMemory(**names))
+    request = join("a", subscribed_topic_regex="(.{0,33}){0,9}")
+    assert refused(world, request) is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert world.group.is_empty
 
 
 def test_a_bad_regex_does_not_cost_a_static_member_its_place() -> None:

@@ -59,6 +59,8 @@ def test_an_edit_and_the_value_after_it(image, edit, value_after):
     [
         ("retention.ms", SET, "1000"),
         ("segment.ms", DELETE, None),
+        ("remote.storage.enable", DELETE, None),
+        ("a.name.that.nobody.knows", DELETE, None),
         ("cleanup.policy", APPEND, "compact"),
         ("cleanup.policy", SUBTRACT, "delete"),
     ],
@@ -168,3 +170,69 @@ def test_numbers_that_kafka_knows_and_we_do_not_are_refused():
         config_operation(4)
     assert unknown_kind.value.code is unknown_operation.value.code is ErrorCode.INVALID_REQUEST
     assert (resource_kind(2), config_operation(3)) == (ResourceKind.TOPIC, ConfigOperation.SUBTRACT)
+
+
+# ---- what coordinators need
+
+INTERNAL = ["__consumer_offsets", "__transaction_state"]
+
+
+def coordinated(name: str):
+    return ConfigResource(ResourceKind.TOPIC, name), with_topics(cluster_of(1), NewTopic(name, 2))
+
+
+@pytest.mark.parametrize("name", INTERNAL)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("cleanup.policy", SET, "delete"),
+        ("cleanup.policy", SET, "compact,delete"),
+        ("cleanup.policy", SET, ""),
+        ("cleanup.policy", APPEND, "delete"),
+        ("cleanup.policy", SUBTRACT, "compact"),
+        ("cleanup.policy", DELETE, None),
+        ("max.message.bytes", SET, "1048588"),
+        ("max.message.bytes", DELETE, None),
+    ],
+)
+def test_a_coordinator_keeps_what_it_was_told(name, edit):
+    resource, image = coordinated(name)
+    decision = incremental_alter_configs(image, [edits(resource, edit)], NODE)
+    assert decision.records == ()
+    code, message = refused(decision.response[0])
+    assert (code, f"{name} needs {edit[0]}" in message) == (ErrorCode.INVALID_CONFIG, True)
+
+
+@pytest.mark.parametrize("name", INTERNAL)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("segment.bytes", SET, "10485760"),
+        ("segment.bytes", DELETE, None),
+        ("compression.type", SET, "zstd"),
+        ("min.insync.replicas", SET, "1"),
+        ("retention.ms", SET, "1"),
+        ("max.message.bytes", SET, "33554432"),
+        ("cleanup.policy", SET, "compact"),
+    ],
+)
+def test_the_rest_is_the_operators(name, edit):
+    resource, image = coordinated(name)
+    assert incremental_alter_configs(image, [edits(resource, edit)], NODE).response[0].result == resource
+
+
+def test_settings_that_are_replaced_as_a_whole_must_hold_what_coordinators_need():
+    resource, image = coordinated(INTERNAL[0])
+    (dropped,) = alter_configs(image, [ResourceConfigs(resource, (("segment.ms", "1000"),))], NODE).response
+    assert refused(dropped)[0] == ErrorCode.INVALID_CONFIG
+    whole = (("cleanup.policy", "compact"), ("max.message.bytes", "16777216"), ("segment.ms", "1000"))
+    (kept,) = alter_configs(image, [ResourceConfigs(resource, whole)], NODE).response
+    assert kept.result == resource
+
+
+def test_defaults_of_the_cluster_do_not_reach_what_coordinators_need():
+    resource, image = coordinated(INTERNAL[0])
+    wanted = edits(CLUSTER_DEFAULTS, ("log.cleanup.policy", SET, "delete"), ("message.max.bytes", SET, "1000"))
+    image = image.apply_all(incremental_alter_configs(image, [wanted], NODE).records)
+    settings = topic_settings(image, resource.name, NODE)
+    assert (settings.cleanup_policy, settings.max_message_bytes) == (("compact",), 16 << 20)

@@ -115,7 +115,6 @@ def test_the_types_of_values_are_those_that_the_fields_declare():
         ("cleanup_policy", ("delete",)),
         ("durability", "flushed"),
         ("codec", None),
-        ("opens_batches", False),
         ("commits_when_flushed", True),
         ("deletes_old_segments", True),
         ("is_compacted", False),
@@ -129,11 +128,11 @@ def test_what_follows_from_settings():
     compacted = topic_settings_from({"cleanup.policy": "compact", "compression.type": "zstd"})
     assert compacted.is_compacted
     assert not compacted.deletes_old_segments
-    assert (compacted.codec, compacted.opens_batches) == (Codec.ZSTD, True)
+    assert compacted.codec is Codec.ZSTD
     opened = topic_settings_from({"compression.type": "uncompressed"})
-    assert (opened.codec, opened.opens_batches) == (Codec.NONE, True)
+    assert opened.codec is Codec.NONE
     stamped = topic_settings_from({"message.timestamp.type": "LogAppendTime"})
-    assert (stamped.codec, stamped.is_log_append_time, stamped.opens_batches) == (None, True, True)
+    assert (stamped.codec, stamped.is_log_append_time) == (None, True)
     endless = topic_settings_from({"cleanup.policy": "", "headrace.durability": "written"})
     assert (endless.is_compacted, endless.deletes_old_segments, endless.commits_when_flushed) == (False, False, False)
 

@@ -240,3 +240,30 @@ def test_an_id_that_is_taken_is_not_used_again():
     answer = create_topics(image, [NewTopic("second")], NODE, TopicIds(0)).response[0].result
     assert isinstance(answer, CreatedTopic)
     assert answer.topic_id == numbered_topic_id(2)  # 0 is no id at all, and 1 is the first topic's
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_what_coordinators_need_is_added_to_what_a_client_says(name):
+    wanted = [NewTopic(name, configs=(("segment.ms", "1000"), ("segment.bytes", "1048576")))]
+    decision = create_topics(cluster_of(1), wanted, NODE, TopicIds())
+    made = decision.response[0].result
+    assert isinstance(made, CreatedTopic)
+    assert made.partition_count == 16  # as if a coordinator had made it
+    set_for_it = {record.name: record.value for record in decision.records if isinstance(record, ConfigChanged)}
+    assert set_for_it == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "max.message.bytes": "16777216",
+        "segment.bytes": "1048576",
+        "segment.ms": "1000",
+    }
+
+
+@pytest.mark.parametrize(
+    "setting", [("cleanup.policy", "delete"), ("cleanup.policy", ""), ("max.message.bytes", "1000")]
+)
+def test_what_would_harm_a_coordinator_is_refused(setting):
+    decision = create_topics(cluster_of(1), [NewTopic("__consumer_offsets", configs=(setting,))], NODE, TopicIds())
+    code, message = refused(decision.response[0])
+    assert (code, f"needs {setting[0]}" in message) == (ErrorCode.INVALID_CONFIG, True)
+    assert decision.records == ()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NO_OFFSET
 from headrace.replication import producers
 from headrace.replication.producers import (
@@ -290,14 +290,14 @@ def test_a_flood_of_producers_forgets_the_quietest(monkeypatch: pytest.MonkeyPat
     assert remembered == [1, *range(4, 21), 1000], "2 and 3 wrote longest ago; 1000 has a transaction open"
 
 
-TOO_FEW = Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "one replica is in sync")
+TOO_FEW = Reason(ErrorCode.NOT_ENOUGH_REPLICAS, "one replica is in sync")
 
 
 def test_what_was_sent_behind_a_refused_batch_waits_for_it() -> None:
     staged = StagedProducers(ProducerStates())
     assert staged.admit(batch(0), 0) is None
-    staged.note_refused(batch(1, 2), TOO_FEW)
-    staged.note_refused(batch(3), TOO_FEW)
+    staged.refused.note(batch(1, 2), TOO_FEW)
+    staged.refused.note(batch(3), TOO_FEW)
     for behind in (batch(3), batch(4)):
         with pytest.raises(Refusal) as refused:
             staged.admit(behind, 1)
@@ -309,7 +309,7 @@ def test_what_was_sent_behind_a_refused_batch_waits_for_it() -> None:
 
 def test_nor_does_a_new_producer_begin_in_the_middle() -> None:
     staged = StagedProducers(ProducerStates())
-    staged.note_refused(batch(0), TOO_FEW)
+    staged.refused.note(batch(0), TOO_FEW)
     with pytest.raises(Refusal, match="an earlier batch was refused"):
         staged.admit(batch(1), 0)
     assert staged.admit(batch(0), 0) is None
@@ -317,11 +317,11 @@ def test_nor_does_a_new_producer_begin_in_the_middle() -> None:
 
 def test_a_new_epoch_or_a_new_leadership_waits_for_nothing() -> None:
     staged = StagedProducers(ProducerStates())
-    staged.note_refused(batch(5), TOO_FEW)
+    staged.refused.note(batch(5), TOO_FEW)
     assert staged.admit(batch(0, epoch=1), 0) is None
     assert staged.admit(batch(1, epoch=1), 1) is None
-    staged.note_refused(batch(2, epoch=1), TOO_FEW)
-    staged.forget_refused()
+    staged.refused.note(batch(2, epoch=1), TOO_FEW)
+    staged.refused.forget_all()
     with pytest.raises(Refusal) as refused:
         staged.admit(batch(3, epoch=1), 2)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -329,7 +329,7 @@ def test_a_new_epoch_or_a_new_leadership_waits_for_nothing() -> None:
 
 def test_others_are_not_held_up() -> None:
     staged = StagedProducers(ProducerStates())
-    staged.note_refused(batch(0), TOO_FEW)
-    staged.note_refused(batch(-1, producer_id=-1, epoch=-1), TOO_FEW)
+    staged.refused.note(batch(0), TOO_FEW)
+    staged.refused.note(batch(-1, producer_id=-1, epoch=-1), TOO_FEW)
     assert staged.admit(batch(0, producer_id=8), 0) is None
     assert staged.admit(batch(-1, producer_id=-1, epoch=-1), 1) is None

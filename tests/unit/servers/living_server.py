@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.wire.api import Message
 
 LENGTH = struct.Struct(">i")
+SOON_S = 20  # for what is a matter of some turns of the loop
 
 
 class LivingServer:
@@ -35,10 +36,17 @@ class LivingServer:
         self.node = node
         self.server = server
         self.address = address
+        self.meetings: list[KafkaServer] = []
         self._clients: list[Client] = []
 
-    async def connect(self) -> Client:
-        reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
+    async def listen_for_nodes(self) -> Address:
+        """Where other nodes would meet this one."""
+        meeting = KafkaServer(self.node, is_for_nodes=True)
+        self.meetings.append(meeting)
+        return await meeting.start(Address("127.0.0.1", 0))
+
+    async def connect(self, address: Address | None = None) -> Client:
+        reader, writer = await asyncio.open_connection(*(address or self.address))
         client = Client(reader, writer)
         self._clients.append(client)
         return client
@@ -102,15 +110,16 @@ async def living_server(directory: Path, **configs: str) -> AsyncIterator[Living
         living = LivingServer(node, server, await server.start(Address("127.0.0.1", 0)))
         yield living
         await living.close_clients()
-        await server.stop()
+        for one in (server, *living.meetings):
+            await one.stop()
         await node.stop()
     finally:
         threads.close()
         disk.close()
 
 
-async def until(is_done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+async def until(is_done: Callable[[], bool], within_s: float = 120) -> None:
+    async with asyncio.timeout(within_s):
         while not is_done():
             await asyncio.sleep(0.001)
 

@@ -128,7 +128,12 @@ async def test_nobody_passes_for_a_follower_where_clients_come_in(tmp_path: Path
         topic_id = next(iter(server.node.topics)).topic_id
         wanted = [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(0, flushed_offset=1000)])]
         answer = await client.ask(FetchRequest(replica_state=ReplicaState(ABSENT, 1), topics=wanted), 17)
-        assert answer.error_code == ErrorCode.NONE
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        old = [FetchTopic(TOPIC, partitions=[FetchPartition(0)])]
+        answer = await client.ask(FetchRequest(replica_id=ABSENT, topics=old), 12)
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert (await client.ask(FetchRequest(replica_id=ABSENT, topics=old), 6)).responses == []
+        assert (await client.ask(FetchRequest(topics=wanted), 17)).error_code == ErrorCode.NONE
         assert server.node.followers_heard_ms == {}
 
 

@@ -12,8 +12,10 @@ from headrace.broker.fetching import FetchSession
 from headrace.broker.writing import Writer
 from headrace.model.errors import DiskFailure
 from headrace.servers.kafka import server as kafka_server
-from headrace.servers.kafka.connection import IN_FLIGHT_MAX, LONG_POLLS_MAX, OUTBOUND_MAX
+from headrace.servers.kafka.answer_memory import OUTBOUND_MAX
+from headrace.servers.kafka.connection import IN_FLIGHT_MAX
 from headrace.servers.kafka.handlers import api_versions, create_topics
+from headrace.servers.kafka.parked_fetches import LONG_POLLS_MAX
 from headrace.wire.frames import RequestHeader, encode_request
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from headrace.wire.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
@@ -50,8 +52,8 @@ async def is_served(living: LivingServer) -> bool:
 
 
 async def the_only_connection(living: LivingServer) -> Connection:
-    await until(lambda: len(living.server._connections) == 1)
-    return next(iter(living.server._connections))
+    await until(lambda: len(living.server.connections) == 1)
+    return next(iter(living.server.connections.seats()))
 
 
 # ---- bugs of ours
@@ -121,7 +123,7 @@ async def test_a_bug_in_a_long_poll_does_not_reach_the_producer_that_wakes_it(
 ) -> None:
     sleeper, producer = await living.connect(), await living.connect()
     sleeper.begin(fetch("topic", max_wait_ms=30_000), 11)
-    await until(lambda: any(connection._parked for connection in living.server._connections))
+    await until(lambda: any(connection._parked for connection in living.server.connections.seats()))
     with monkeypatch.context() as patch:
         patch.setattr(FetchSession, "collect", stumble)
         answer = await producer.ask(produce("topic"), 7)
@@ -181,7 +183,7 @@ async def test_no_task_outlives_its_request(living: LivingServer) -> None:
         await client.writer.drain()
         client.vanish()
     await until(lambda: len(living.server.tasks) == tasks)
-    await until(lambda: len(living.server._connections) == 0)
+    await until(lambda: len(living.server.connections) == 0)
 
 
 # ---- limits, and going on afterwards
@@ -238,7 +240,7 @@ async def test_a_chain_of_connections_that_wake_each_other_is_no_recursion(livin
             client.begin(fetch("topic", max_wait_ms=60_000), 11)
         client.begin(_produce_partition(link + 1), 7)
         chain.append(client)
-    await until(lambda: sum(len(each._parked) for each in living.server._connections) == length * LONG_POLLS_MAX)
+    await until(lambda: sum(len(each._parked) for each in living.server.connections.seats()) == length * LONG_POLLS_MAX)
     starter = await living.connect()
     starter.begin(_produce_partition(0), 7)
     assert await starter.frame() is not None
@@ -268,7 +270,7 @@ async def test_connections_beyond_the_limit_are_refused(tmp_path: Path) -> None:
         answers = [await client.frame() for client in clients]
         assert sum(answer is not None for answer in answers) == 3
         clients[0].vanish()
-        await until(lambda: len(living.server._connections) == 2)
+        await until(lambda: len(living.server.connections) == 2)
         assert await is_served(living)
 
 
@@ -308,11 +310,16 @@ async def test_an_idle_connection_that_never_read_its_answers_is_cut(living: Liv
     connection = await the_only_connection(living)
     client.begin(fetch("topic"), 11)
     await until(lambda: connection.link.queued_bytes > 0)
-    await asyncio.sleep(0.1)  # until the kernel's buffers have settled
     connection.close_if_idle()
     assert not connection.is_gone, "it may still be reading"
-    connection.close_if_idle()
-    await until(lambda: not living.server._connections)
+
+    def look_again() -> bool:
+        """The kernel's buffers take some of it for a while: only two looks at the same bytes are the end."""
+        connection.close_if_idle()
+        return connection.is_gone
+
+    await until(look_again)
+    await until(lambda: not living.server.connections)
 
 
 async def test_stopping_answers_long_polls_and_cuts_those_who_do_not_read(
@@ -328,11 +335,11 @@ async def test_stopping_answers_long_polls_and_cuts_those_who_do_not_read(
         deaf.begin(fetch("topic"), 11)
         await idle.ask(ASK, 0)
         await until(lambda: living.leased_files() == 1)
-        await until(lambda: any(connection._parked for connection in living.server._connections))
+        await until(lambda: any(connection._parked for connection in living.server.connections.seats()))
         answers = asyncio.gather(*map(_answers, (sleeper, idle)))
         await living.server.stop()
         assert await answers == [1, 0]
-        assert not living.server._connections
+        assert not living.server.connections
         assert living.leased_files() == 0
 
 

@@ -14,6 +14,12 @@ from headrace.servers.kafka.asking import CLIENT_ID_MAX
 from headrace.wire.frames import RequestHeader, decode_response, encode_request
 from headrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from headrace.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from headrace.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     from tests.unit.servers.living_server import Client
 
 METADATA = 9
+CREATE_TOPICS = 5
 PRODUCE = 11
 FIND_COORDINATOR = 4
 JOIN_GROUP = 3  # whoever asks is a member at once
@@ -53,10 +60,9 @@ def join(group_id: str) -> JoinGroupRequest:
 
 
 @pytest.mark.parametrize("topic", [CONSUMER_OFFSETS, TRANSACTION_STATE])
-@pytest.mark.parametrize("policy", ["compact", "delete"])
-async def test_clients_write_nothing_into_them(tmp_path: Path, topic: str, policy: str) -> None:
+async def test_clients_write_nothing_into_them(tmp_path: Path, topic: str) -> None:
     async with living_server(tmp_path) as server:
-        await server.create_topic(topic, cleanup_policy=policy)
+        await server.create_topic(topic)
         client = await server.connect()
         batch = bytes(encode_batch([(1_700_000_000_000, b"key", b"no record of a coordinator", ())]))
         request = ProduceRequest(
@@ -66,6 +72,37 @@ async def test_clients_write_nothing_into_them(tmp_path: Path, topic: str, polic
         (outcome,) = answer.responses[0].partition_responses
         assert outcome.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert server.node.topics.partition(topic, 0).log.next_offset == 0
+
+
+async def test_clients_delete_nothing_from_them(tmp_path: Path) -> None:
+    async with living_server(tmp_path) as server:
+        client = await server.connect()
+        await client.ask(FindCoordinatorRequest(key_type=TRANSACTIONS, coordinator_keys=["t"]), FIND_COORDINATOR)
+        while (await client.ask(InitProducerIdRequest("t", 60_000), INIT_PRODUCER_ID)).error_code:
+            pass  # its coordinator loads
+        logs = [partition.log for partition in server.node.topics.partitions()]
+        assert sum(log.next_offset for log in logs) == 1
+        everything = [DeleteRecordsPartition(index, -1) for index in range(len(logs))]
+        answer = await client.ask(DeleteRecordsRequest([DeleteRecordsTopic(TRANSACTION_STATE, everything)], 10_000), 2)
+        codes = {part.error_code for part in answer.topics[0].partitions}
+        assert codes == {ErrorCode.POLICY_VIOLATION}
+        assert sum(log.start_offset for log in logs) == 0
+
+
+async def test_what_a_client_makes_of_them_keeps_what_is_committed(tmp_path: Path) -> None:
+    """Made by hand before anybody needs it, as tools that copy clusters do; with what it says left out or harmless."""
+    async with living_server(tmp_path) as server:
+        client = await server.connect()
+        harmful = {"cleanup.policy": "delete", "retention.ms": "1", "segment.ms": "1"}
+        for configs, code in ((harmful, ErrorCode.INVALID_CONFIG), ({"segment.ms": "60000"}, ErrorCode.NONE)):
+            named = [CreatableTopicConfig(name, value) for name, value in configs.items()]
+            wanted = [CreatableTopic(CONSUMER_OFFSETS, 3, 1, configs=named)]
+            (made,) = (await client.ask(CreateTopicsRequest(wanted), CREATE_TOPICS)).topics
+            assert made.error_code == code
+        set_for_it = server.node.image.configs_of(ConfigResource(ResourceKind.TOPIC, CONSUMER_OFFSETS))
+        assert (set_for_it["cleanup.policy"], set_for_it["segment.ms"]) == ("compact", "60000")
+        await find_coordinator(client)
+        assert (await client.ask(join("g"), JOIN_GROUP)).error_code == ErrorCode.NONE
 
 
 async def test_asked_for_by_name_they_are_made_as_their_coordinators_need_them(tmp_path: Path) -> None:

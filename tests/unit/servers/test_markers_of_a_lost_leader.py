@@ -9,7 +9,8 @@ from headrace.coordinators.records import encode
 from headrace.coordinators.transactions.coordinator import AddPartitions
 from headrace.coordinators.transactions.effects import MarkerOrder
 from headrace.coordinators.transactions.state import Status, Transaction, record_of
-from headrace.model.errors import ErrorCode, Refusal
+from headrace.metadata.internal import TRANSACTION_STATE
+from headrace.model.errors import ErrorCode, Reason
 from headrace.model.names import Epoch, Millis, NodeId, Offset, ProducerId, TopicPartition
 from headrace.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -49,10 +50,19 @@ async def test_a_marker_in_a_partition_that_moved_away_is_not_waited_for(tmp_pat
         served = server.node.topics.named(LOST.topic)
         assert served is not None
         served.partitions[LOST.partition] = None
-        lost.retire(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it has moved to other nodes"))
+        lost.retire(Reason(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it has moved to other nodes"))
         slow.agreed_in_sync([HERE], slow.partition_epoch + 1)
         async with asyncio.timeout(10):
             assert await writing == [LOST]
+
+
+async def test_markers_for_what_was_deleted_are_not_waited_for(tmp_path: Path) -> None:
+    """Or the transactional id could not be used for ever. A topic of the same name may have fewer partitions."""
+    async with living_server(tmp_path) as server:
+        await server.create_topic(SLOW.topic)
+        gone = (TopicPartition("gone", 0), TopicPartition(SLOW.topic, 1))
+        order = ORDER._replace(partitions=gone)
+        assert await server.node.coordination.markers._write_round(gone, order) == []
 
 
 async def partitions_with_another_replica(server: LivingServer) -> tuple[Partition, Partition]:
@@ -78,7 +88,8 @@ async def test_markers_for_many_partitions_do_not_wait_for_each_other(tmp_path: 
     async with living_server(tmp_path) as server:
         partitions = await partitions_with_another_replica(server)
         topics = [WritableTxnMarkerTopic(name.topic, [name.partition]) for name in (SLOW, LOST)]
-        client = await server.connect()
+        await server.create_topic(TRANSACTION_STATE)
+        client = await server.connect(await server.listen_for_nodes())
         client.begin(WriteTxnMarkersRequest([WritableTxnMarker(7, 0, True, topics)]), WRITE_MARKERS)
         await until(lambda: all(partition.log.next_offset == 1 for partition in partitions))
         for partition in partitions:

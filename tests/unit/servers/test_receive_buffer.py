@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -37,6 +39,10 @@ def pour(buffer: ReceiveBuffer, raw: bytes, piece_max: int = 1 << 30) -> list[by
     return frames
 
 
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 @given(
     sizes=st.lists(st.integers(8, 3 * LARGE_FRAME), max_size=12),
     piece_max=st.sampled_from([1 << 10, 5000, SMALL, LARGE_FRAME, 1 << 30]),
@@ -65,6 +71,15 @@ def test_memory_follows_what_was_sent_and_not_what_was_announced(sent: int) -> N
     assert buffer.capacity <= max(SMALL, GROWTH * sent)
 
 
+def test_a_huge_frame_takes_pages_as_they_are_written() -> None:
+    buffer = ReceiveBuffer()
+    before = resident_bytes()
+    pour(buffer, LENGTH.pack(500 << 20) + bytes(5 << 20), 1 << 20)
+    buffer.room()
+    assert buffer.capacity == 4 + (500 << 20)
+    assert resident_bytes() - before < 50 << 20
+
+
 def test_a_large_frame_is_read_to_its_end_and_not_beyond() -> None:
     buffer = ReceiveBuffer()
     big = frame(LARGE_FRAME + 10)
@@ -91,6 +106,16 @@ def test_what_grew_very_large_goes_as_soon_as_it_is_empty() -> None:
     assert buffer.capacity > KEPT_MAX
     buffer.room()
     assert buffer.capacity == SMALL
+
+
+def test_huge_frames_of_several_clients_do_not_mix() -> None:
+    one, other = ReceiveBuffer(), ReceiveBuffer()
+    frames = [LENGTH.pack(8 << 20) + bytes([number]) * (8 << 20) for number in (1, 2)]
+    found: list[list[bytes]] = [[], []]
+    for position in range(0, len(frames[0]), 300_000):
+        for number, buffer in enumerate((one, other)):
+            found[number] += pour(buffer, frames[number][position : position + 300_000])
+    assert found == [[frames[0]], [frames[1]]]
 
 
 def test_memory_that_was_not_used_for_a_while_is_given_back() -> None:

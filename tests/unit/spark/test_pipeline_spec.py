@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,6 +26,10 @@ from headrace_spark.pipeline.spec import (
     Watermark,
     load,
 )
+from headrace_spark.pipeline.units import parse_duration_s
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PAGE = Path(__file__).parents[3] / "docs" / "pipelines.md"
 
@@ -532,3 +538,40 @@ def test_every_key_is_documented_and_no_other() -> None:
     expected["spark.conf"] = set()  # its keys are Spark's
     del expected["spark"]
     assert documented() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("250ms", 0.25),
+        ("3 milliseconds", 0.003),
+        ("5 s", 5),
+        ("1 second", 1),
+        ("2m", 120),
+        ("2 min", 120),
+        ("1.5 minutes", 90),
+        ("1 h", 3600),
+        ("2 hours", 7200),
+        ("1 d", 86400),
+        ("2 days", 172800),
+    ],
+)
+def test_durations_as_people_write_them(text: str, seconds: float) -> None:
+    assert parse_duration_s(text) == pytest.approx(seconds)
+
+
+@pytest.fixture
+def far_from_greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "XYZ+7")  # a zone that needs no tables
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_greenwich")
+@pytest.mark.parametrize("starting", ['"2026-01-31 12:00"', "2026-01-31T12:00:00"], ids=["text", "date"])
+def test_a_time_without_a_zone_is_the_same_on_every_machine(file: Path, starting: str) -> None:
+    file.write_text(SMALL.replace('format = "raw"', f'format = "raw"\nstarting = {starting}'))
+    (source,) = load(file).sources
+    assert source.starting == datetime(2026, 1, 31, 12, tzinfo=UTC)

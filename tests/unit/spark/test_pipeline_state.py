@@ -32,7 +32,7 @@ from headrace_spark.pipeline.state import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE_S = 30.0  # against hangs only
+PATIENCE_S = 120.0  # against hangs only
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 

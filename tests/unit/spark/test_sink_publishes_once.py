@@ -11,17 +11,20 @@ import pytest
 from headrace.client.admin import Admin
 from headrace.client.admin_transactions import TransactionAdmin
 from headrace.client.cluster import Cluster, system_cluster
-from headrace.client.errors import ProducerFenced
+from headrace.client.errors import ClientError, ProducerFenced
 from headrace.client.offsets import IsolationLevel, find_bounds
 from headrace.model.names import TopicPartition
 from headrace.testing import Broker
+from headrace.wire.batches import read_header
 from headrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from headrace.wire.messages.end_txn import EndTxnRequest
 from headrace.wire.messages.produce import ProduceRequest, ProduceResponse
 from headrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from headrace_spark.codec.encoder import EncodedBatch
+from headrace_spark.sink.outputs import StagedBatch
 from headrace_spark.sink.publishing import Publication, Publisher, StaleBatch
 from headrace_spark.sink.sending import BatchSender, take_identity
+from headrace_spark.sink.staging import _restored
 from headrace_spark.sink.tasks import INLINE_BYTES_MAX, leave_for_commit
 from headrace_spark.sink.writers import OnceWriter, StreamWriter
 from tests.unit.spark.faulty_line import Fate, FaultyNetwork
@@ -244,7 +247,7 @@ async def test_a_transaction_that_took_too_long_is_begun_again(broker: Broker, t
     network = FaultyNetwork()
     network.fates[TxnOffsetCommitRequest.API_KEY] = [Fate.HOLD]
     async with network.cluster(broker.bootstrap_servers) as cluster, system_cluster(broker.bootstrap_servers) as other:
-        publisher = Publisher(cluster, Publication(f"{QUERY}-{topic}", 0, (output,)), timeout_ms=100)
+        publisher = Publisher(cluster, Publication(f"{QUERY}-{topic}", 0, (output,)), timeout_ms=1000)
         publishing = asyncio.create_task(publisher.publish())
         await network.is_held.wait()
         while (await TransactionAdmin(other).describe(f"{QUERY}-{topic}")).state == "Ongoing":
@@ -263,6 +266,50 @@ async def test_staged_batches_that_are_gone_stop_the_commit(broker: Broker, topi
             await publish(cluster, topic, 0, output)
         assert await publish(cluster, topic, 0, await output_of(broker, topic, [b"again"]))
     assert await seen(broker, topic) == [b"again"]
+
+
+async def test_a_staged_batch_that_is_not_where_it_was_left_stops_the_commit(broker: Broker, topic: str) -> None:
+    """Those before and after it are there: only their number tells."""
+    output = await output_of(broker, topic, values_of("a", 6000))
+    first, second, *others = output.staged
+    assert others
+    moved = replace(output, staged=(first, second._replace(offset=second.offset + 1), *others))
+    async with FaultyNetwork().cluster(broker.bootstrap_servers, retry_for_s=0.0) as cluster:
+        with pytest.raises(ClientError, match=rf"has {len(output.staged) - 1} of the {len(output.staged)} batches"):
+            await publish(cluster, topic, 0, moved)
+        assert await seen(broker, topic) == []
+        assert await publish(cluster, topic, 0, output)
+
+
+async def test_a_staged_batch_that_is_damaged_is_not_sent_on(broker: Broker, topic: str) -> None:
+    """It would get a new CRC on its way, and nobody could tell any more."""
+    (inline,) = (await output_of(broker, topic, [b"whole"])).inline
+    records = bytearray(inline.records)
+    header = read_header(records)
+    staged = StagedBatch(0, inline.record_count, len(records), header.max_timestamp, 0)
+    assert _restored(memoryview(records), 0, header, staged).records == inline.records
+    records[-2] ^= 1
+    with pytest.raises(ClientError, match="the batch staged at offset 0 is damaged"):
+        _restored(memoryview(records), 0, header, staged)
+
+
+async def test_a_log_that_does_not_know_the_producer_gets_one_batch_first(broker: Broker, topic: str) -> None:
+    """It might take the second for the first, if that one got lost."""
+    (inline,) = (await output_of(broker, topic, [b"a"])).inline
+    network = FaultyNetwork()
+    network.fates[ProduceRequest.API_KEY] = [Fate.HOLD]
+    async with network.cluster(broker.bootstrap_servers) as cluster:
+        await cluster.topics({topic})
+        sender = BatchSender(cluster, await take_identity(cluster))
+        for _ in range(3):
+            await sender.send(inline.target, EncodedBatch(bytearray(inline.records), inline.record_count))
+        await network.is_held.wait()
+        await cluster.refresh()  # a whole exchange: whatever was to leave has left
+        assert network.sent.count(ProduceRequest.API_KEY) == 1
+        network.release()
+        await sender.flush()
+        await sender.close()
+    assert await seen(broker, topic) == [b"a"] * 3
 
 
 async def test_a_batch_that_a_target_refuses_leaves_no_transaction_open(broker: Broker, topic: str) -> None:
@@ -302,6 +349,20 @@ def test_a_commit_without_the_output_of_a_task_writes_nothing(broker: Broker, to
     writer = StreamWriter(options_for(broker.bootstrap_servers, topic))
     with pytest.raises(RuntimeError, match="1 of 1 tasks left no output"):
         writer.commit([None], 0)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_commit_that_lacks_one_of_several_outputs_writes_nothing(broker: Broker, topic: str, place: int) -> None:
+    options = options_for(broker.bootstrap_servers, topic, txnAppId=f"lacking-{place}", txnVersion="0")
+    messages: list[TaskOutput | None] = [
+        leave_for_commit(rows_of([b"%d" % index]), options, options.application_id, index) for index in range(2)
+    ]
+    messages.insert(place, None)
+    streaming = StreamWriter(options_for(broker.bootstrap_servers, topic))
+    for commit in (lambda: streaming.commit(messages, 0), lambda: OnceWriter(options).commit(messages)):
+        with pytest.raises(RuntimeError, match="1 of 3 tasks left no output; nothing is written"):
+            commit()
+    assert committed_values(broker.bootstrap_servers, topic) == []
 
 
 @pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_ANSWER])

@@ -12,8 +12,11 @@ import pytest
 from headrace.model.errors import Refusal
 from headrace.testing import Broker
 from headrace.wire.partitioning import partition_for_key
+from headrace.wire.records import decode_records
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.codec.columns import HEADERS_TYPE, TIMESTAMP_TYPE
+from headrace_spark.sink import gathering
+from headrace_spark.sink.gathering import encoded_batches
 from headrace_spark.sink.routing import Router
 from headrace_spark.sink.tasks import write_directly
 from tests.clients.nodes import new_name
@@ -70,6 +73,20 @@ def test_a_partition_that_is_given_beats_the_key(blocking: BlockingCluster, topi
     assert sorted(found) == sorted([(4, [b"0", b"3"]), (partition_for_key(b"b", 5), [b"1"]), (3, [b"2"])])
 
 
+def test_rows_keep_their_order_within_each_partition(blocking: BlockingCluster, topic: str) -> None:
+    """Many of them: a sort of a few rows keeps their order by chance."""
+    numbers = list(range(5000))
+    partitions = [number * number % 5 for number in numbers]
+    batch = pa.record_batch(
+        {"value": pa.array([f"{number:04}" for number in numbers]), "partition": pa.array(partitions, pa.int32())}
+    )
+    found = {
+        target.partition: [int(value.as_py()) for value in share.column("value")]
+        for target, share in Router(blocking, topic, BATCH_BYTES).split(batch)
+    }
+    assert found == {one: [it for it in numbers if partitions[it] == one] for one in sorted(set(partitions))}
+
+
 @pytest.mark.parametrize("wrong", [5, -1])
 def test_a_partition_that_is_not_there_is_told(blocking: BlockingCluster, topic: str, wrong: int) -> None:
     batch = pa.record_batch({"value": pa.array(["x"]), "partition": pa.array([wrong], pa.int32())})
@@ -85,6 +102,26 @@ def test_rows_without_a_key_take_turns_a_batch_at_a_time(blocking: BlockingClust
             bytes_by_partition[target.partition] += share.num_rows
     assert set(bytes_by_partition) == set(range(5))
     assert max(bytes_by_partition.values()) - min(bytes_by_partition.values()) <= 2 * BATCH_BYTES // 100
+
+
+def test_what_is_gathered_for_many_targets_goes_out_when_memory_is_short(
+    broker: Broker, blocking: BlockingCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "GATHERED_BYTES_MAX", 1000)
+    values = [f"value {number}".encode() for number in range(500)]
+    batches = [
+        pa.record_batch({"key": pa.array(some, pa.binary()), "value": pa.array(some, pa.binary())})
+        for some in (values[:200], values[200:201], values[201:])
+    ]
+    router = Router(blocking, topic, BATCH_BYTES)
+    encoded = list(encoded_batches(batches, router, options_for(broker.bootstrap_servers, topic)))
+    found = {
+        record.value: target.partition
+        for target, batch in encoded
+        for record in decode_records(batch.records, inflate_max=1 << 20)
+    }
+    assert found == {value: partition_for_key(value, 5) for value in values}
+    assert sum(batch.count for _, batch in encoded) == len(values)
 
 
 def test_topics_come_from_the_column_unless_the_option_says(broker: Broker, blocking: BlockingCluster) -> None:

@@ -15,7 +15,9 @@ import pytest
 from headrace.simulation.device import Device, Operation
 from headrace.simulation.disk import SimulatedDisk
 from headrace.storage import layout
+from headrace.storage.compaction import swap
 from headrace.storage.compaction.choice import CompactionSettings, Mark, SealedSegment, assess
+from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import (
     CleanedRun,
     CleaningJob,
@@ -26,6 +28,7 @@ from headrace.storage.compaction.job import (
     encode_event,
 )
 from headrace.storage.compaction.key_map import SLOT_BYTES, KeyMap
+from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedSpan, LastEntry
 from headrace.storage.damage import DamagedLog, DamagedRange, UnreadableRecords
 from headrace.storage.handles import Handles
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
 
 SETTINGS = LogSettings(segment_bytes=1000, index_interval_bytes=150, retention_ms=None)
 LATER_MS = FIRST_MS + 100_000
+LOTS = 40  # what a power cut leaves of a swap, for each of its steps
 
 
 def write(
@@ -123,6 +127,18 @@ def test_the_newest_record_of_each_key_stays_as_it_was(simulated: SimulatedDisk,
     first = held(log)[0].header
     assert (first.base_offset, first.last_offset, first.record_count, first.codec) == (0, 2, 1, codec)
     assert first.max_timestamp == FIRST_MS + 2
+
+
+def test_the_newest_time_of_a_trimmed_batch_is_not_that_of_its_last_record(simulated: SimulatedDisk) -> None:
+    """Else a search by time would pass over it, and retention take it for older than it is."""
+    log = new_log(simulated, SETTINGS)
+    times = {b"a": FIRST_MS + 70, b"b": FIRST_MS + 90, b"c": FIRST_MS + 40, b"d": FIRST_MS + 20}
+    append(log, encode_batch([(time_ms, key, b"1", ()) for key, time_ms in times.items()], leader_epoch=0))
+    write(log, (b"b", b"2"))
+    seal(log)
+    compact(log, now_ms=LATER_MS)
+    first = held(log)[0].header
+    assert (first.record_count, first.max_timestamp) == (3, FIRST_MS + 70)
 
 
 def test_records_without_a_key_go(simulated: SimulatedDisk) -> None:
@@ -487,6 +503,55 @@ def test_a_crash_at_every_step_loses_nothing_and_brings_nothing_back(is_growing:
     while _crash_at(step, is_growing=is_growing, is_power_cut=is_power_cut):
         step += 1
     assert step > 30, "there are more steps than that in a compaction"
+
+
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_whatever_a_power_cut_leaves_of_a_swap_its_start_goes_on_from_there(lot: int) -> None:
+    """At each step of it each name that was not synced may be there or not: one lot for each shows few of all ways."""
+    step = 0
+    while _crash_in_a_swap(step, lot):
+        step += 1
+    assert step > 10, "there are more steps than that in a swap"
+
+
+def _crash_in_a_swap(step: int, lot: int) -> bool:
+    """False once the swap ended before the step was reached."""
+    device = Device(Random(f"step {step}, lot {lot}"))
+    log = new_log(SimulatedDisk(device), SETTINGS)
+    for number in range(12):
+        write(log, (b"key %d" % (number % 4), b"%d" % number))
+        if number % 4 == 3:
+            log.roll()
+    seal(log)
+    assert len(log.segments) == 4, "three of them become one"
+    mark_gaps(log)
+    settings = CompactionSettings(min_dirty_ratio=0)
+    found = dirtiness_of(log, settings, log.flushed_offset, LATER_MS)
+    log.disk.sync_everything()
+    job = cleaning_job(log, settings, found, now_ms=LATER_MS, key_map_bytes=PLENTY)
+    (cleaned,) = [event for event in clean(log.disk, job) if isinstance(event, CleanedRun)]
+    left = step
+
+    def watch(operation: Operation, path: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise LightsOut
+
+    device.watch(watch)
+    is_crashed = False
+    try:
+        swap.promise(log.disk, DIRECTORY, cleaned)
+        log.swap(cleaned)
+        swap.conclude(log.disk, DIRECTORY, cleaned)
+    except LightsOut:
+        is_crashed = True
+    device.unwatch(watch)
+    device.power_cut()
+    opened, _ = open_log(LOG_ID, Handles(SimulatedDisk(device)), SETTINGS, recovery_point=log.next_offset)
+    assert values_of(records_in(opened)) == {b"key %d" % number: b"%d" % (number + 8) for number in range(4)}
+    assert opened.next_offset == log.next_offset
+    return is_crashed
 
 
 def _crash_at(step: int, *, is_growing: bool, is_power_cut: bool) -> bool:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.simulation.device import SECTOR, Device
+from headrace.simulation.disk import SimulatedDisk
 from headrace.storage import layout
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import Handles
@@ -418,6 +421,25 @@ def test_a_log_whose_flushed_records_were_all_deleted_has_lost_none(disk: System
     disk.write_file(path, disk.read_file(path)[: 4 * BATCH_BYTES])
     log, _ = recover(disk, recovery_point=8, start_offset=8)
     assert (log.start_offset, log.next_offset, log.size_bytes) == (8, 8, 0)
+
+
+@pytest.mark.parametrize("lot", range(20))
+def test_what_recovery_cut_off_does_not_come_back_behind_what_is_written_there(lot: int) -> None:
+    """Each batch fills a sector, and the second was never written. What follows it is whole, would fit behind another
+    batch in its place, and must not be there after the next power cut."""
+    value_bytes = next(size for size in range(SECTOR) if len(batch_at(0, value_bytes=size)) == SECTOR)
+    device = Device(Random(lot))
+    log = log_of(SimulatedDisk(device), 3, ROOMY, value_bytes=value_bytes)
+    log.disk.sync_everything()
+    file = device.file(stem(0) + layout.LOG)
+    file.write(SECTOR, bytes(SECTOR))
+    file.sync()
+    log, report = open_log(LOG_ID, Handles(SimulatedDisk(device)), ROOMY, is_synced=True)
+    assert (log.next_offset, report.cut_bytes) == (1, 2 * SECTOR)
+    append(log, batch_at(1, value_bytes=value_bytes, epoch=1))
+    device.power_cut()
+    log, _ = open_log(LOG_ID, Handles(SimulatedDisk(device)), ROOMY)
+    assert [(header.base_offset, header.leader_epoch) for header in read_all(log)] in ([(0, 0)], [(0, 0), (1, 1)])
 
 
 def test_hopping_stops_at_damage(disk: SystemDisk) -> None:

@@ -8,6 +8,7 @@ import pytest
 from headrace.model.errors import DiskFailure, Refusal
 from headrace.runtime.disk import SystemDisk
 from headrace.simulation.device import Operation, os_error
+from headrace.storage.settings import LogSettings
 from tests.unit.storage.small_logs import append, batch_at, end_if_cut, log_of, new_log, read_all, reopened
 
 if TYPE_CHECKING:
@@ -69,6 +70,21 @@ def test_slices_of_what_was_cut_are_no_longer_current(disk: SystemDisk, offset: 
     log.truncate(offset)
     assert not piece.is_current
     piece.release()
+
+
+def test_slices_are_no_longer_current_before_their_file_is_cut(disk: SystemDisk) -> None:
+    """The file is cut in a thread. Meanwhile a connection may be about to send what the log no longer has."""
+    log = log_of(disk, 40, LogSettings(retention_ms=None))
+    piece = log.read(36, 1 << 20, 40, at_least_one=True)
+    assert piece is not None
+    search = log.begin_cut(35)
+    assert search is not None
+    files = log.apply_cut(search.find())
+    assert files is not None
+    assert not piece.is_current
+    piece.release()
+    files.write()
+    log.finish_cut(files)
 
 
 def test_cutting_below_the_start_leaves_an_empty_log_there(disk: SystemDisk) -> None:

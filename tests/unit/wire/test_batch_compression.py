@@ -10,7 +10,8 @@ import cramjam
 import pytest
 
 from headrace.wire.batches import Codec, CorruptBatch, InflatesTooFar
-from headrace.wire.compression import XERIAL_BLOCK_SIZE, XERIAL_HEADER, compress, decompress
+from headrace.wire.compression import PACKED_AT_ONCE, XERIAL_BLOCK_SIZE, XERIAL_HEADER, compress, decompress
+from headrace.wire.lz4_frames import check_frame
 
 MIB = 1 << 20
 TEXT = b"".join(b"line %d of a text that is worth compressing\n" % number for number in range(5000))
@@ -71,6 +72,38 @@ def test_snappy_is_also_read_without_a_frame() -> None:
 def test_lz4_blocks_stand_alone_since_java_reads_no_others() -> None:
     flags = bytes(compress(Codec.LZ4, TEXT))[4]
     assert flags & 0x20
+
+
+def framed_snappy(*texts: bytes) -> bytes:
+    blocks = (bytes(cramjam.snappy.compress_raw(text)) for text in texts)
+    return XERIAL_HEADER + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+
+
+def test_many_snappy_blocks_must_hold_something() -> None:
+    """Each takes Python a moment, in which nobody else has its lock."""
+    few, full = [b"x"] * 1024, [b"x" * 1024] * 1500
+    for blocks in (few, full, [*full, *few]):
+        assert decompress(Codec.SNAPPY, framed_snappy(*blocks), inflate_max=4 * MIB) == b"".join(blocks)
+    beyond = XERIAL_HEADER + framed_snappy(*[b""] * 1025)[len(XERIAL_HEADER) :] + b"what nobody looks at"
+    with pytest.raises(CorruptBatch, match="the first 1025 snappy blocks hold 0 bytes"):
+        decompress(Codec.SNAPPY, beyond, inflate_max=MIB)
+
+
+def test_many_lz4_blocks_must_hold_something() -> None:
+    def frame(*blocks: bytes) -> bytes:
+        stored = b"".join(struct.pack("<I", len(block) | 1 << 31) + block for block in blocks)
+        return bytes.fromhex("04224d18604082") + stored + bytes(4)
+
+    for blocks in ([b"x"] * 1024, [b"x" * 64] * 5000):
+        check_frame(frame(*blocks))
+        assert decompress(Codec.LZ4, frame(*blocks), inflate_max=MIB) == b"".join(blocks)
+    with pytest.raises(CorruptBatch, match=r"the first 1[0-9]{3} lz4 blocks take"):
+        check_frame(frame(*[b"x"] * 1200)[:-4] + b"what nobody looks at")
+
+
+@pytest.mark.parametrize("size", [MIB, 64 * MIB])
+def test_zeros_do_not_make_lz4_blocks_too_small(size: int) -> None:
+    check_frame(zeros_as_lz4(size))
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 100, 2**31 - 1])
@@ -151,3 +184,13 @@ def test_a_declared_size_that_lies_allocates_nothing(codec: Codec, stream: bytes
     finally:
         tracemalloc.stop()
     assert peak < MIB
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_packing_pauses_and_comes_to_the_same(codec: Codec) -> None:
+    pauses = []
+    records = TEXT * (1 + 3 * PACKED_AT_ONCE // len(TEXT))
+    packed = compress(codec, records, lambda: pauses.append(None))
+    assert len(pauses) == 3
+    assert bytes(decompress(codec, packed, inflate_max=2 * len(records))) == records
+    assert len(packed) < len(compress(codec, TEXT)) + len(records) // 2

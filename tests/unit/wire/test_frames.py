@@ -68,9 +68,9 @@ def test_a_flexible_response_has_tags_in_its_header() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_the_answer_to_api_versions_never_has(version: int) -> None:
-    response = ApiVersionsResponse(api_keys=[ApiVersion(18, 0, 4)])
+    response = ApiVersionsResponse(35, [ApiVersion(18, 0, 4)])
     frame = encode_response(5, ApiKey.API_VERSIONS, version, response)
-    assert frame[4:10].hex() == "000000050000", "the error code follows the correlation id at once"
+    assert frame[4:10].hex() == "000000050023", "the error code follows the correlation id at once"
     assert decode_response(frame[4:], ApiKey.API_VERSIONS, version) == (5, response)
 
 

@@ -16,7 +16,7 @@ from headrace.wire.records import (
     encode_batch,
     record_size_max,
 )
-from headrace.wire.varints import VARLONG_BYTES_MAX, encode_varint, read_varint
+from headrace.wire.varints import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, encode_varint, read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -144,7 +144,8 @@ def test_a_batch_that_compaction_emptied_has_no_records() -> None:
         (record_bytes(b"\0", 0, 0, 8, -1, 0) + SECOND, {}, "record 0"),
         (FIRST + record_bytes(b"\0", 0, 1, -2, -1, 0), {}, "length -2"),
         (FIRST + record_bytes(b"\0", 0, 1, -1, -1, -1), {}, "-1 headers"),
-        (FIRST + record_bytes(b"\0", 0, 1, -1, -1, 2**31 - 1), {}, "record 1 runs past the end"),
+        (FIRST + record_bytes(b"\0", 0, 1, -1, -1, 2**31 - 1), {}, "2147483647 headers"),
+        (FIRST + record_bytes(b"\0", 0, 1, -1, -1, 10_000), {}, "record 1 runs past the end"),
         (FIRST + record_bytes(b"\0", 0, 1, -1, -1, 1, -1, -1), {}, "a header has no key"),
         (FIRST + record_bytes(b"\0", 0, 1, -1, -1, 0, b"more"), {}, "record 1 says that it has 10 bytes"),
         (encode_varint(-40) + FIRST[1:] + SECOND, {}, "record 0 says that it has -40 bytes"),
@@ -203,3 +204,18 @@ def test_varints_have_their_bytes(value: int, encoded: str) -> None:
     wire = bytes.fromhex(encoded)
     assert encode_varint(value) == wire
     assert read_varint(wire, 0, VARLONG_BYTES_MAX) == (value, len(wire))
+
+
+@pytest.mark.parametrize(
+    ("encoded", "bytes_max"),
+    [
+        ("feffffff1f", VARINT_BYTES_MAX),  # 33 bits
+        ("ffffffff7f", VARINT_BYTES_MAX),
+        ("feffffffffffffffff03", VARLONG_BYTES_MAX),  # 65 bits
+        ("ffffffffffffffffff7f", VARLONG_BYTES_MAX),
+    ],
+)
+def test_a_varint_with_more_bits_than_its_type_is_refused(encoded: str, bytes_max: int) -> None:
+    """It has no more bytes than the largest, but its last one says too much."""
+    with pytest.raises(ValueError, match="longer than its type allows"):
+        read_varint(bytes.fromhex(encoded), 0, bytes_max)

@@ -18,6 +18,7 @@ from headrace.coordinators.effects import Effects, Reply
 from headrace.coordinators.groups.classic_answers import described, dismissed, join_refused, sync_refused, topics_of
 from headrace.coordinators.groups.classic_cycle import Cycle, State
 from headrace.coordinators.groups.classic_members import Member, offered
+from headrace.coordinators.groups.sizes import MEMBER_BYTES
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_TIMESTAMP
 from headrace.wire.messages.describe_groups import DescribedGroup
@@ -81,6 +82,17 @@ class ClassicGroup:
         """None if the group has members, or if its log does not say."""
         since_ms = self._cycle.recorded_at_ms
         return since_ms if self.is_empty and since_ms != NO_TIMESTAMP else None
+
+    @property
+    def held_bytes(self) -> int:
+        """About what its members take."""
+        return sum(MEMBER_BYTES + member.held_bytes for member in self._cycle.roster) + self._cycle.expected_bytes
+
+    def said_bytes(self, member_id: str, instance_id: str | None) -> int:
+        """What a member has said of itself; 0 if there is no such member."""
+        roster = self._cycle.roster
+        member = roster.with_instance(instance_id) or roster.get(member_id)
+        return 0 if member is None else member.said_bytes
 
     def subscribed_topics(self) -> set[str] | None:
         """The topics of the generation's members; None if they are not consumers, or not such as we can read."""

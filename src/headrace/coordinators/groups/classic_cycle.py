@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.coordinators.effects import Effects, Reply
 from headrace.coordinators.groups.classic_answers import dismissed
 from headrace.coordinators.groups.classic_members import Member, Roster
+from headrace.coordinators.groups.sizes import EXPECTED_BYTES
 from headrace.coordinators.records import LogRecord
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_TIMESTAMP, Millis
@@ -151,6 +152,10 @@ class Cycle:
 
     def share(self, assignment: bytes) -> SyncGroupResponse:
         return SyncGroupResponse(protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=assignment)
+
+    @property
+    def expected_bytes(self) -> int:
+        return EXPECTED_BYTES * len(self._pending)
 
     def is_expected(self, member_id: str) -> bool:
         return member_id in self._pending

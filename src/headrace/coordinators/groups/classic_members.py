@@ -83,6 +83,17 @@ class Member:
         """Whoever waits for us is kept, as it cannot beat meanwhile; but a new client may have given up unseen."""
         return self.is_new or (self.joining is None and self.syncing is None)
 
+    @property
+    def said_bytes(self) -> int:
+        """What it has said of itself."""
+        protocols = sum(len(name) + len(metadata) for name, metadata in self.protocols.items())
+        return protocols + len(self.client_id) + len(self.instance_id or "") + len(self.member_id)
+
+    @property
+    def held_bytes(self) -> int:
+        """With what it was given. Its subscription is one of its protocols'."""
+        return self.said_bytes + len(self.assignment)
+
     def offers(self, protocols: dict[str, bytes]) -> bool:
         """True if these are what it offered last, in the same order."""
         return list(self.protocols.items()) == list(protocols.items())

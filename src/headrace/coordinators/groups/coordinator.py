@@ -20,6 +20,7 @@ from headrace.coordinators.groups.modern import ModernGroup
 from headrace.coordinators.groups.modern_checks import check_heartbeat
 from headrace.coordinators.groups.modern_members import JOIN_EPOCH
 from headrace.coordinators.groups.offsets import CommittedOffsets
+from headrace.coordinators.groups.sizes import GroupSizes, heartbeat_bytes, join_bytes, sync_bytes
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import ID_BYTES_MAX, NO_PRODUCER, ProducerId
 from headrace.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -35,7 +36,7 @@ from headrace.wire.messages.offset_fetch import OffsetFetchResponseGroup
 from headrace.wire.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from headrace.coordinators.effects import Caller, Now, Token
     from headrace.coordinators.groups.expiry import Step
@@ -64,15 +65,22 @@ _AT_ONCE: Final = 0  # a deadline that has always passed
 class GroupCoordinator:
     """See above. Commands return what is to be written and answered; `apply` alone changes what is kept."""
 
-    def __init__(self, settings: GroupSettings, topics: Topics) -> None:
+    def __init__(self, settings: GroupSettings, topics: Topics, elsewhere: Callable[[], int] = lambda: 0) -> None:
+        """`elsewhere` says how much other coordinators of the node hold."""
         self._settings = settings
         self._topics = topics
         self._groups: dict[str, Group] = {}
+        self._sizes = GroupSizes(self._groups, elsewhere)
         self._offsets = CommittedOffsets()
         self._deadlines: Deadlines[tuple[str]] = Deadlines()
         self._touched: dict[str, None] = {}
         """Groups whose next deadline may have changed."""
         self._sweep: Iterator[Step] | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What its groups take, without their offsets."""
+        return self._sizes.total
 
     @property
     def settings(self) -> GroupSettings:
@@ -122,10 +130,9 @@ class GroupCoordinator:
             if not isinstance(group, ClassicGroup):
                 group = self._groups[group_id] = ClassicGroup(group_id, self._settings)
             group.apply(value)
-            self._touch(group_id)
         elif isinstance(group, ClassicGroup):  # else it has just become a group of the other protocol
             del self._groups[group_id]
-            self._touch(group_id)
+        self._touch(group_id, has_changed=True)
 
     def _apply_to_modern(self, group_id: str, record: LogRecord) -> None:
         group = self._groups.get(group_id)
@@ -137,7 +144,7 @@ class GroupCoordinator:
             del self._groups[group_id]
         else:
             group.apply(record)
-        self._touch(group_id)
+        self._touch(group_id, has_changed=True)
 
     # Classic members
 
@@ -153,19 +160,28 @@ class GroupCoordinator:
         if isinstance(before, ModernGroup) and not before.is_empty:
             return _answered(token, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         group = self._classic_or_new(group_id)
+        try:
+            before_bytes = group.said_bytes(request.member_id, request.group_instance_id)
+            self._sizes.check(group_id, join_bytes(request, caller.client_id), before_bytes)
+        except Refusal as refusal:
+            return _answered(token, JoinGroupResponse(error_code=refusal.code, member_id=request.member_id))
         effects = group.join(request, caller, token, now)
         is_in_use = not group.is_empty or group.next_deadline_ms() is not None
         if is_in_use and group is not before:
             self._groups[group_id] = group
             if before is not None:
                 effects.records[:0] = group_tombstones(before)
-        self._touch(group_id)
+        self._touch(group_id, has_changed=True)
         return effects
 
     def sync(self, request: SyncGroupRequest, caller: Caller, token: Token, now: Now) -> Effects:
         if not request.group_id:
             return _answered(token, SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
-        self._touch(request.group_id)
+        try:
+            self._sizes.check_growth(request.group_id, sync_bytes(request))
+        except Refusal as refusal:
+            return _answered(token, SyncGroupResponse(error_code=refusal.code))
+        self._touch(request.group_id, has_changed=True)
         return self._classic_or_new(request.group_id).sync(request, caller, token, now)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, token: Token, now: Now) -> Effects:
@@ -177,7 +193,7 @@ class GroupCoordinator:
     def leave(self, request: LeaveGroupRequest, caller: Caller, token: Token, now: Now) -> Effects:
         if not request.group_id:
             return _answered(token, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
-        self._touch(request.group_id)
+        self._touch(request.group_id, has_changed=True)
         return self._classic_or_new(request.group_id).leave(request, caller, token, now)
 
     def _classic_or_new(self, group_id: str) -> ClassicGroup:
@@ -193,6 +209,9 @@ class GroupCoordinator:
         before = self._groups.get(request.group_id)
         try:
             group = before if isinstance(before, ModernGroup) else self._new_modern(request, caller)
+            if request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names or request.subscribed_topic_regex:
+                said = heartbeat_bytes(request, caller.client_id)
+                self._sizes.check(request.group_id, said, group.said_bytes(request.member_id))
             effects = group.heartbeat(request, caller, token, now)
         except Refusal as refusal:
             answer = ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
@@ -365,7 +384,7 @@ class GroupCoordinator:
         due = self._deadlines.take_due(now.steady_ms)
         for (group_id,) in due[:GROUPS_PER_TICK_MAX]:
             effects.add(self._groups[group_id].tick(now))
-            self._touch(group_id)
+            self._touch(group_id, has_changed=True)
         for key in due[GROUPS_PER_TICK_MAX:]:
             self._deadlines.set(key, now.steady_ms)
         if self._sweep is not None:
@@ -376,8 +395,10 @@ class GroupCoordinator:
         self._set_deadlines()
         return self._deadlines.next_ms() if self._sweep is None else _AT_ONCE
 
-    def _touch(self, group_id: str) -> None:
+    def _touch(self, group_id: str, *, has_changed: bool = False) -> None:
         self._touched[group_id] = None
+        if has_changed:
+            self._sizes.changed(group_id)
 
     def _set_deadlines(self) -> None:
         for group_id in self._touched:

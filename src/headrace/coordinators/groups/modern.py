@@ -31,7 +31,7 @@ from headrace.coordinators.groups.modern_reconciliation import reconcile
 from headrace.coordinators.groups.modern_state import Draft, ModernState
 from headrace.coordinators.groups.modern_subscriptions import Subscriptions
 from headrace.coordinators.groups.modern_targets import metadata_hash, raise_epoch, retarget
-from headrace.coordinators.groups.topic_patterns import TopicPattern
+from headrace.coordinators.groups.sizes import MEMBER_BYTES, PARTITION_BYTES
 from headrace.coordinators.records import LogRecord
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.wire.messages import group_records as records
@@ -85,6 +85,19 @@ class ModernGroup:
     @property
     def state_name(self) -> str:
         return state_name(self._state)
+
+    @property
+    def held_bytes(self) -> int:
+        """About what its members take."""
+        targets = sum(map(len, self._state.targets.values()))
+        members = self._state.members.values()
+        owned = sum(len(member.standing.assigned) + len(member.standing.pending_revocation) for member in members)
+        return sum(MEMBER_BYTES + _said_bytes(member) for member in members) + PARTITION_BYTES * (targets + owned)
+
+    def said_bytes(self, member_id: str) -> int:
+        """What a member has said of itself; 0 if there is no such member."""
+        member = self._state.members.get(member_id)
+        return 0 if member is None else _said_bytes(member)
 
     def subscribed_topics(self) -> set[str]:
         return set().union(*(self._subscriptions.names_of(profile) for profile in self._profiles()))
@@ -231,7 +244,7 @@ class ModernGroup:
     def _update_profile(self, draft: Draft, member: Member, profile: Profile) -> None:
         has_resubscribed = profile.subscription != member.profile.subscription
         if has_resubscribed and profile.topic_regex:
-            TopicPattern(profile.topic_regex)  # refuses one that it cannot read
+            self._subscriptions.check(profile.topic_regex)
         if profile != member.profile:
             draft.write(profile_record(self.group_id, replace(member, profile=profile)))
         if has_resubscribed or draft.state.epoch == 0:
@@ -339,3 +352,10 @@ def _asks_for_all(request: ConsumerGroupHeartbeatRequest) -> bool:
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     is_whole = has_subscription and request.topic_partitions is not None and request.rebalance_timeout_ms != -1
     return is_whole or request.member_epoch == JOIN_EPOCH
+
+
+def _said_bytes(member: Member) -> int:
+    profile = member.profile
+    return (
+        sum(map(len, profile.topic_names)) + len(profile.topic_regex) + len(profile.client_id) + len(member.member_id)
+    )

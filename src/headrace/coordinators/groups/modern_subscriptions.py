@@ -22,6 +22,11 @@ class Subscriptions:
         self._topics = topics
         self._matches: dict[str, _Matches] = {}
 
+    def check(self, regex: str) -> None:
+        """Raises Refusal for one that cannot be read, or is too much work with the topics that there are."""
+        if regex not in self._matches:
+            self._matches[regex] = _Matches(TopicPattern(regex), self._topics.names())
+
     def names_of(self, profile: Profile) -> set[str]:
         """Subscribed to by name, whether they exist or not, or by regex."""
         names = set(profile.topic_names)
@@ -49,27 +54,41 @@ class Subscriptions:
     def _matching(self, regex: str) -> set[str]:
         matches = self._matches.get(regex)
         if matches is None:
-            matches = self._matches[regex] = _Matches(regex)
+            matches = self._matches[regex] = _Matches(_as_logged(regex), ())
             matches.see(set(self._topics.names()))
         return matches.names
+
+
+def _as_logged(regex: str) -> TopicPattern | None:
+    try:
+        return TopicPattern(regex)
+    except Refusal:
+        return None  # no member sent it to us: another version of the program let it into the log
 
 
 class _Matches:
     """A regex, the names that it has seen, and those that it matches."""
 
-    def __init__(self, regex: str) -> None:
-        try:
-            self._pattern: TopicPattern | None = TopicPattern(regex)
-        except Refusal:
-            self._pattern = None  # no member sent it to us: another version of the program let it into the log
-        self._seen: set[str] = set()
-        self.names: set[str] = set()
+    def __init__(self, pattern: TopicPattern | None, names: Iterable[str]) -> None:
+        """Raises Refusal if it is too much work for these names."""
+        self._pattern = pattern
+        self._seen = set(names)
+        self.names = set() if pattern is None else {name for name in sorted(self._seen) if pattern.matches(name)}
 
     def see(self, names: set[str]) -> None:
-        if self._pattern is not None:
-            self.names &= names
-            self.names |= {name for name in names - self._seen if self._pattern.matches(name)}
-            self._seen = names
+        """These exist now. What is too much work is left for the next time: whoever sent such a regex waits for it."""
+        self.names &= names
+        self._seen &= names
+        if self._pattern is None:
+            return
+        self._pattern.refresh()
+        try:
+            for name in sorted(names - self._seen):
+                if self._pattern.matches(name):
+                    self.names.add(name)
+                self._seen.add(name)
+        except Refusal:
+            return
 
 
 def hash_of(topics: Iterable[KnownTopic]) -> int:

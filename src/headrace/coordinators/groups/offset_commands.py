@@ -127,12 +127,12 @@ def delete(request: OffsetDeleteRequest, group: Group | None, offsets: Committed
     if code is not ErrorCode.NONE:
         return Effects(replies=[Reply(token, OffsetDeleteResponse(code))])
     read_topics = {topic.name for topic in request.topics if _is_read(group, topic.name)}
-    places = [
+    places = dict.fromkeys(  # each once: a record repeats the names of the group and the topic
         TopicPartition(topic.name, partition.partition_index)
         for topic in request.topics
         if topic.name not in read_topics
         for partition in topic.partitions
-    ]
+    )
     tombstones = [offset_tombstone(request.group_id, place) for place in places if offsets.has(request.group_id, place)]
     return Effects(tombstones, [Reply(token, _delete_answer(request, read_topics))])
 

@@ -3,6 +3,9 @@
 The node evaluates what members send. A backtracking engine, such as Python's, can be kept busy for hours by a short
 expression, and every client of the node with it. So this is an automaton that follows all possibilities at once, as
 RE2 does: a name costs at most as many steps as it has characters.
+
+A step costs as much as there are possibilities, unless it was made before. Usual expressions soon know all of theirs;
+for one that goes on finding others, and there are many names, the work has a limit.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 STATES_MAX = 1_000  # of the automaton: '{m,n}' copies what it repeats; bounds the work for a character of a name
+WORK_MAX = 50_000  # states looked at for names, between two calls of `refresh`: some 15 ms
 MEMORY_MAX = 2_000  # sets of states that are remembered; beyond, all are forgotten and found anew
 
 
@@ -77,10 +81,16 @@ class TopicPattern:
     def __init__(self, text: str, alphabet: frozenset[str] = TOPIC_ALPHABET) -> None:
         """`alphabet` is all that the names may hold. Raises Refusal(INVALID_REGULAR_EXPRESSION)."""
         self._states: list[_State] = [_Matched()]
+        self._work_left = WORK_MAX
         self._reached: dict[tuple[frozenset[int], bool], _Reached] = {}
         self._start = self._arrive([self._build(parse(text, alphabet), _MATCHED)], at_start=True)
 
+    def refresh(self) -> None:
+        """Let it do as much work again as at first."""
+        self._work_left = WORK_MAX
+
     def matches(self, name: str) -> bool:
+        """Raises Refusal if that, with all before it, is too much work."""
         reached = self._start
         for character in name:
             following = reached.follows.get(character)
@@ -131,6 +141,13 @@ class TopicPattern:
         return len(self._states) - 1
 
     def _step(self, reached: _Reached, character: str) -> _Reached:
+        if self._work_left < 0:
+            raise Refusal(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                "the regular expression is too much work for the names that there are; expected are fewer repetitions "
+                "of things that may also be something else",
+            )
+        self._work_left -= len(reached.takers)
         following = set()
         for number in reached.takers:
             state = self._states[number]
@@ -176,4 +193,5 @@ class TopicPattern:
                 if onward not in seen:
                     seen.add(onward)
                     waiting.append(onward)
+        self._work_left -= len(seen)
         return frozenset(takers), _MATCHED in seen

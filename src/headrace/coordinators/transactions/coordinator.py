@@ -61,6 +61,9 @@ ABORTS_AT_ONCE_MAX: Final = 500  # in one batch: after a long outage all transac
 ABORTED_BYTES_MAX: Final = 4 << 20  # a batch has room for four times as much; each may name many topics
 RECORD_BYTES: Final = 128  # what the record of a transaction has besides its id and its partitions
 PARTITION_BYTES: Final = 8
+IDS_BYTES_MAX: Final = 4 << 20  # of one partition, some 6,000 ids: with sixteen partitions 64 MiB for a node
+ID_BYTES: Final = 600  # what an id takes beside its letters
+CROWDED_IDLE_MS: Final = 3_600_000  # where there are so many, one that did nothing for an hour makes way for another
 EXPIRED_AT_ONCE_MAX: Final = 1_000  # in one batch; the rest goes with the next call
 
 BUMPING_END_VERSION: Final = 5  # of EndTxn: the answer has room for the new identity
@@ -88,6 +91,7 @@ class TransactionCoordinator:
         self._unsettled: dict[str, None] = {}
         """Those whose transaction is open or ending: few, so that a load does not look at all of them in one turn."""
         self._deadlines: Deadlines[str] = Deadlines()
+        self._ids_bytes = 0
 
     def configure(self, settings: TransactionSettings) -> None:
         self._settings = settings
@@ -98,10 +102,12 @@ class TransactionCoordinator:
         if producer_id != NO_PRODUCER:
             raise UnreadableRecord(f"a record about transactions inside one, of producer {producer_id}")
         transactional_id = record.key.transactional_id
-        self._transactions.pop(transactional_id, None)
+        if self._transactions.pop(transactional_id, None) is not None:
+            self._ids_bytes -= ID_BYTES + len(transactional_id)
         self._unsettled.pop(transactional_id, None)
         if record.value is None:
             return
+        self._ids_bytes += ID_BYTES + len(transactional_id)
         transaction = transaction_of(record.value)
         self._transactions[transactional_id] = transaction
         if transaction.status is Status.ONGOING or transaction.status.is_ending:
@@ -158,7 +164,10 @@ class TransactionCoordinator:
         if current is None:
             # An expected identity is of no use: the id has expired, and nobody else can have taken it over.
             first = Transaction(fresh_producer_id, 0, timeout_ms, Status.EMPTY, now.wall_ms)
-            return self._initialised_as(first, transactional_id, token)
+            making_way = self._making_way_for(transactional_id, now)
+            effects = self._initialised_as(first, transactional_id, token)
+            effects.records[:0] = making_way
+            return effects
         if current.status.is_ending:
             raise answers.still_ending(current)
         if current.status is Status.ONGOING:
@@ -175,6 +184,26 @@ class TransactionCoordinator:
                 raise answers.fenced(expected, current)
         renewed = current.held_by(holder, previous, timeout_ms, now.wall_ms)
         return self._initialised_as(renewed, transactional_id, token)
+
+    def _making_way_for(self, transactional_id: str, now: Now) -> list[LogRecord]:
+        """Tombstones of idle ids, if there are too many. Raises Refusal if none of them has been idle for long."""
+        missing = self._ids_bytes + ID_BYTES + len(transactional_id) - IDS_BYTES_MAX
+        forgotten: list[LogRecord] = []
+        for silent, transaction in self._transactions.items():
+            if missing <= 0 or transaction.updated_ms + CROWDED_IDLE_MS > now.wall_ms:
+                break
+            if transaction.status is Status.EMPTY or transaction.status.is_ended:
+                forgotten.append(LogRecord(TransactionLogKey(silent), None))
+                missing -= ID_BYTES + len(silent)
+            if len(forgotten) == EXPIRED_AT_ONCE_MAX:
+                break
+        if missing > 0:
+            raise Refusal(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{len(self._transactions)} transactional ids are in use here, as many as may be; try again later, or "
+                "use fewer of them",
+            )
+        return forgotten
 
     def _initialised_as(self, transaction: Transaction, transactional_id: str, token: Token) -> TransactionEffects:
         effects = answers.answered(token, answers.initialised(transaction.identity))
@@ -371,18 +400,23 @@ class TransactionCoordinator:
     def list(self, request: ListTransactionsRequest, now_ms: Millis) -> ListTransactionsResponse:
         try:
             wanted = TransactionFilter(request)
+            found = [
+                ListedTransaction(transactional_id, transaction.producer_id, transaction.status.text)
+                for transactional_id, transaction in self._transactions.items()
+                if wanted.admits(transactional_id, transaction, now_ms)
+            ]
         except Refusal as refusal:
             return ListTransactionsResponse(error_code=refusal.code)
-        found = [
-            ListedTransaction(transactional_id, transaction.producer_id, transaction.status.text)
-            for transactional_id, transaction in self._transactions.items()
-            if wanted.admits(transactional_id, transaction, now_ms)
-        ]
         found.sort(key=attrgetter("transactional_id"))
         return ListTransactionsResponse(unknown_state_filters=wanted.unknown_states, transaction_states=found)
 
     def describe(self, transactional_ids: Iterable[str]) -> Sequence[DescribedTransaction]:
         return [self._described(transactional_id) for transactional_id in transactional_ids]
+
+    def live_partitions(self, producer_id: ProducerId) -> set[TopicPartition]:
+        """Where transactions of this producer are open, or wait for their markers."""
+        unsettled = map(self._transactions.__getitem__, self._unsettled)
+        return {name for one in unsettled if one.producer_id == producer_id for name in one.partitions}
 
     def _described(self, transactional_id: str) -> DescribedTransaction:
         transaction = self._transactions.get(transactional_id)

@@ -168,7 +168,6 @@ class HttpConnection:
                     break
         except h11.RemoteProtocolError as error:
             if self._protocol.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-                self._request = None
                 self._send(_words(error.error_status_hint, str(error)))
             self._close()
 
@@ -191,6 +190,7 @@ class HttpConnection:
                 self._close()
             elif self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE:
                 self._protocol.start_next_cycle()
+            self._request = None
             return True
         return False
 

@@ -91,6 +91,7 @@ SERVED_TO_NODES = (
     ApiKey.GREET,
     ApiKey.JOIN_CLUSTER,
     ApiKey.GIVE_UP_REPLICA,
+    ApiKey.LIVE_TRANSACTIONS,
 )
 """Only where nodes listen for each other; clients do not hear of them."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.coordinators.effects import Caller
 from headrace.model.errors import ErrorCode
@@ -10,10 +10,14 @@ from headrace.model.names import NO_TOPIC_ID, topic_id_text
 from headrace.model.names import TopicId as TopicIdOf
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headrace.metadata.image import Topic
     from headrace.model.names import TopicId
     from headrace.servers.kafka.apis import Request
 
+TopicT = TypeVar("TopicT", str, tuple[str, TopicIdOf])
+"""By name, or also by id."""
 
 CLIENT_ID_MAX: Final = 256  # characters that are kept of it, with each member of a group
 NAME_IN_MEMBER_ID_MAX: Final = 200  # characters; a member id is a string in records, whose length is limited
@@ -28,6 +32,17 @@ def joining_caller_of(request: Request) -> Caller:
     token = TopicIdOf(request.node.world.entropy.token(16))
     name = request.client_id[:NAME_IN_MEMBER_ID_MAX]
     return caller_of(request)._replace(fresh_member_id=f"{name}-{topic_id_text(token)}")
+
+
+def distinct(asked: Iterable[tuple[TopicT, Iterable[int]]]) -> dict[TopicT, dict[int, None]]:
+    """Each topic once with each of its partitions once, in the order of the request.
+
+    One that is asked for a thousand times would be work, and an answer, many times as large as the request.
+    """
+    found: dict[TopicT, dict[int, None]] = {}
+    for topic, partitions in asked:
+        found.setdefault(topic, {}).update(dict.fromkeys(partitions))
+    return found
 
 
 def find_topic(request: Request, name: str, topic_id: TopicId) -> tuple[Topic | None, ErrorCode]:

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headrace.broker.fetching import EPOCH_CLOSES, EPOCH_OPENS, NO_SESSION, FetchSession, Reader, Wanted, by_topic
-from headrace.model.errors import DiskFailure, Refusal
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import Epoch, NodeId, Offset
 from headrace.wire.fetch import TOPIC_IDS_FROM, encode_fetch_response
 
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 READ_COMMITTED = 1
 REPLICA_STATE_FROM = 15
 WAIT_MAX_MS = 60_000  # a client that wants to wait longer asks again
-REST_FACTOR = (
-    10  # after a look that found too little, rest ten times as long: many small appends must not cost many looks
-)
+REST_FACTOR = 10  # after a look that found too little, rest ten times as long, and longer each time: where many
+# partitions grow in small steps, each of them may be the one that was lacking
 
 
 def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch | None:
@@ -97,11 +96,15 @@ def _new_session(
 
 
 def _reader(message: FetchRequest, request: Request) -> Reader | None:
+    """The follower that asks; None for a consumer. Raises Refusal for one that pretends to be a follower."""
     state = message.replica_state
-    if request.version < REPLICA_STATE_FROM or state.replica_id < 0:
-        return None  # a consumer; followers of our kind speak the newest version
-    if not request.server.is_for_nodes:
-        return None  # what a follower says counts as safe, so only nodes may be one
+    has_state = request.version >= REPLICA_STATE_FROM
+    if (state.replica_id if has_state else message.replica_id) < 0:
+        return None
+    if not request.server.is_for_nodes:  # what a follower says counts as safe, so only nodes may be one
+        raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "followers fetch where nodes listen")
+    if not has_state:
+        return None  # followers of our kind speak the newest version
     return Reader(NodeId(state.replica_id), state.replica_epoch)
 
 
@@ -123,7 +126,14 @@ class PendingFetch:
         self._timer: asyncio.TimerHandle | None = None
         self._rest: asyncio.TimerHandle | None = None
         self._is_news_missed = False
+        self._is_woken = False
+        self._looks = 0
         self._is_done = False
+
+    @property
+    def unkept_partitions(self) -> int:
+        """Partitions that are remembered for as long as this fetch waits, and no longer."""
+        return len(self._session) if self._session.session_id == NO_SESSION else 0
 
     @property
     def _node(self) -> Node:
@@ -137,10 +147,11 @@ class PendingFetch:
         """First look. False: the fetch waits, and will answer by itself."""
         collected = self._collect()
         gather_s = self._session.gather_s(collected, self._now_s)
-        if self._max_wait_ms <= 0 or (gather_s <= 0 and self._is_enough(collected)):
+        if self._max_wait_ms <= 0 or (gather_s <= 0 and self._is_enough(collected)) or not self._may_park():
             return self._answer(collected, is_first_turn=True)
         collected.release()
         self._session.on_change = self
+        self._await_bytes(collected)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._max_wait_ms / 1000, self.hurry)
         if gather_s > 0:
@@ -149,10 +160,18 @@ class PendingFetch:
         return False
 
     def session_changed(self) -> None:
-        if self._rest is None:
-            self._look()
-        else:
+        if self._rest is not None:
             self._is_news_missed = True
+        elif self._session.reader is not None:
+            self._look()  # a follower: there are few of them, and producers wait for it
+        elif not self._is_woken:
+            self._is_woken = True
+            self._request.server.wakes.wake(self)
+
+    def look(self) -> None:
+        """What it was woken for may be gone by now, and itself as well."""
+        self._is_woken = False
+        self._look()
 
     def hurry(self) -> None:
         """Answer with what there is: time is up, or the consumer has asked again."""
@@ -169,13 +188,23 @@ class PendingFetch:
                 self._answer(collected, is_first_turn=False)
             else:
                 collected.release()
-                rest_s = REST_FACTOR * (self._now_s - began_s)
+                self._await_bytes(collected)
+                self._looks += 1
+                rest_s = REST_FACTOR * self._looks * (self._now_s - began_s)
                 self._rest = asyncio.get_running_loop().call_later(rest_s, self._end_rest)
         except DiskFailure as failure:
             self._node.fail(failure)
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             self.cancel()
             self._request.connection.met_a_bug("a fetch")
+
+    def _may_park(self) -> bool:
+        return self._request.server.parked.has_room(self.unkept_partitions)
+
+    def _await_bytes(self, collected: Collected) -> None:
+        """Whoever wants one byte is told by the next of its partitions to grow; and followers of everything."""
+        if self._min_bytes > 1 and self._session.reader is None and not self._is_enough(collected):
+            self._session.await_bytes(self._min_bytes - collected.bytes_read)
 
     def _end_rest(self) -> None:
         self._rest = None
@@ -247,6 +276,7 @@ class PendingFetch:
                 timer.cancel()
         if self._session.on_change is self:
             self._session.on_change = None
+            self._session.stop_waiting()
 
     def _settle(self) -> None:
         self._settle_timer()

@@ -1,82 +1,72 @@
 """Produce (key 0). Two stages: stage the batches now, answer when they are written or committed.
 
-The first batch of a transaction in a partition has a stage before these: the transaction's coordinator must agree.
+Some requests have a stage before these, in which their connection waits: batches whose records are too much work for
+the loop are looked at beside it, the coordinator of a transaction must agree to its first batch in a partition, and of
+very many batches only some are begun in one turn. See `produced_batches`.
 
 Not yet: the current leader in answers to those who ask the wrong node.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headrace.broker.rules import RefusedRecords
-from headrace.coordinators.transactions.state import BUMPING_VERSION
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import ProducerId
+from headrace.servers.kafka.produced_batches import ProducedBatches, refused
 from headrace.servers.kafka.slot import Slot
-from headrace.wire.primitives import Malformed
+from headrace.wire.examination import TakesLong
 from headrace.wire.produce import (
+    PARTITIONS_MAX,
     ProduceOutcome,
+    TooManyPartitions,
     decode_one_batch,
-    decode_produce,
     encode_one_success,
+    encode_outcome,
     encode_produce_response,
-    skip_tags,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from headrace.broker.appending import Admitted
     from headrace.broker.node import Node
-    from headrace.broker.partition import Partition
-    from headrace.model.names import TopicPartition
-    from headrace.replication.transactions import TransactionClaim
     from headrace.servers.kafka.connection import Connection
-    from headrace.wire.produce import Produced
+    from headrace.servers.kafka.produced_batches import Result
 
-    Topics = list[tuple[str | bytes, list[Produced]]]
+    Results = list[tuple[str | bytes, list[Result]]]
+    """By topic, in the order of the request."""
 
 VERSIONS = (3, 13)
-FLEXIBLE_FROM = 9
 
 ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
 
-IMPLICIT_ADD_FROM = 12  # transaction.version 2: no AddPartitionsToTxn before it
-ABORTABLE_FROM = 11
-
-_COORDINATOR_TROUBLE = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NOT_COORDINATOR,
-}
-
-Results = list[tuple[str | bytes, "list[Admitted | ProduceOutcome]"]]
-"""By topic, in the order of the request."""
+AT_ONCE = 64  # batches that are begun in one turn: a millisecond or two, if each is for a partition of its own
 
 
-class Frame(Protocol):
+class Buffer(Protocol):
     """Where a request's bytes lie."""
 
     @property
-    def raw(self) -> bytearray: ...
+    def raw(self) -> bytes | bytearray: ...
 
     @property
     def view(self) -> memoryview: ...
 
 
-class Claim(NamedTuple):
-    partition: Partition
-    claim: TransactionClaim
+class Frame(NamedTuple):
+    """One Produce request: where its bytes lie, from where its client id ends on, and how to read them."""
 
-
-class NeedsGrants(NamedTuple):
-    """Instead of a begun request: the transaction's coordinator must agree first."""
-
-    transactional_id: str
-    claims: list[Claim]
+    raw: bytes | bytearray
+    view: memoryview
+    position: int
+    end: int
+    version: int
+    correlation_id: int
+    is_crowd: bool = False
+    """It has more batches than are begun at once."""
 
 
 class PendingProduce(Slot):
@@ -111,12 +101,18 @@ class PendingProduce(Slot):
         self._connection = connection
         self._awaited = 0
         for _, results in self._all_results():
-            for result in results:
-                if not isinstance(result, ProduceOutcome) and not result.is_settled:
-                    self._awaited += 1
-                    result.partition.when_committed(result, self._one_committed, self._deadline_s(connection))
+            self._watch(results)
         if not self._awaited:
             connection.fill(self, self._answer())
+
+    def _watch(self, results: Sequence[Result]) -> None:
+        """In the turn that wrote them: later this node may follow another, whose high watermark says nothing of what
+        was written here."""
+        deadline_s = self._deadline_s(self._connection)
+        for result in results:
+            if not isinstance(result, ProduceOutcome) and not result.is_settled:
+                self._awaited += 1
+                result.partition.when_committed(result, self._one_committed, deadline_s)
 
     def _deadline_s(self, connection: Connection) -> float:
         return connection.node.world.clock.monotonic_s() + self._timeout_ms / 1000
@@ -127,8 +123,11 @@ class PendingProduce(Slot):
             self._connection.answer_together(self, self._answer())
 
     def _answer(self) -> bytes:
-        topics = [(topic, [_outcome(result) for result in parts]) for topic, parts in self._all_results()]
+        topics = [(topic, self._encoded(results)) for topic, results in self._all_results()]
         return encode_produce_response(self.correlation_id, self._version, topics)
+
+    def _encoded(self, results: Sequence[Result]) -> list[bytes]:
+        return [encode_outcome(self._version, _outcome(result)) for result in results]
 
     def _close_on_error(self, connection: Connection) -> None:
         """A client that wants no answers learns of an error by losing its connection."""
@@ -139,6 +138,68 @@ class PendingProduce(Slot):
                     name = ErrorCode(outcome.error_code).name
                     connection.refuse(f"produce with acks=0 to {topic!r}-{outcome.partition} failed: {name}")
                     return
+
+
+class PendingInTurns(PendingProduce):
+    """A request whose batches are begun, and written, in several turns."""
+
+    __slots__ = ("_begun",)
+
+    def __init__(self, connection: Connection, request: ProducedBatches, frame: Frame) -> None:
+        super().__init__(request.acks, request.timeout_ms, frame.version, frame.correlation_id, [])
+        self._connection = connection
+        self._awaited = 1  # for those that are not begun yet
+        self._begun: list[Result] = []
+
+    async def begin(self, request: ProducedBatches) -> None:
+        """All batches, some in each turn. When it returns, all are written."""
+        connection = self._connection
+        while results := await request.begin_next(AT_ONCE, connection.address):
+            connection.node.commit_staged()
+            if self.acks == ACKS_ALL:
+                self._watch(results)
+            self._note(results)
+            await asyncio.sleep(0)
+        self._results = request.by_topic(self._begun)
+
+    def _note(self, results: list[Result]) -> None:
+        self._begun += results
+
+    def _wait(self, connection: Connection) -> None:  # noqa: ARG002 - it is the one that it has
+        self._one_committed()
+
+
+class PendingCrowd(PendingInTurns):
+    """A request of very many batches. What became of them is noted as bytes where it is final: so many objects would
+    keep the garbage collector busy. Its answer is put together in several turns, too."""
+
+    __slots__ = ("_answers", "_is_committed")
+
+    def __init__(self, connection: Connection, request: ProducedBatches, frame: Frame) -> None:
+        super().__init__(connection, request, frame)
+        self._answers: list[bytes] = []
+        self._is_committed = asyncio.Event()
+
+    def _note(self, results: list[Result]) -> None:
+        if self.acks in {ACKS_ALL, ACKS_NONE}:
+            self._begun += results
+        else:
+            self._answers += self._encoded(results)
+
+    async def answer(self, request: ProducedBatches) -> bytes:
+        """When everything is written, or committed."""
+        if self.acks == ACKS_ALL:
+            self._one_committed()
+            await self._is_committed.wait()
+            for first in range(0, len(self._begun), AT_ONCE):
+                self._answers += self._encoded(self._begun[first : first + AT_ONCE])
+                await asyncio.sleep(0)
+        return encode_produce_response(self.correlation_id, self._version, request.by_topic(self._answers))
+
+    def _one_committed(self) -> None:
+        self._awaited -= 1
+        if not self._awaited:
+            self._is_committed.set()
 
 
 class PendingOne(PendingProduce):
@@ -171,136 +232,60 @@ class PendingOne(PendingProduce):
 
 
 def begin(
-    node: Node, buffer: Frame, position: int, end: int, version: int, correlation_id: int
-) -> PendingProduce | NeedsGrants:
-    """First stage: check every batch and stage it for this turn's write. `position` is where the client id ends."""
+    node: Node, buffer: Buffer, position: int, end: int, version: int, correlation_id: int
+) -> PendingProduce | Frame:
+    """First stage: check every batch and stage it for this turn's write. `position` is where the client id ends.
+
+    A request that has to wait is returned as it stands; `begin_slowly` goes on with it.
+    """
     one = decode_one_batch(buffer.raw, position, end, version)
     if one is None or not ACKS_ALL <= one[0] <= ACKS_LEADER:
-        return _begin_many(node, buffer, position, end, version, correlation_id)
+        return _begin_some(node, Frame(buffer.raw, buffer.view, position, end, version, correlation_id))
     acks, timeout_ms, topic, index, start, size = one
     try:
-        admitted = node.topics.partition(topic, index).writer.admit(buffer.view[start : start + size], acks, version)
+        writer = node.topics.partition(topic, index).writer
+        admitted = writer.admit(buffer.view[start : start + size], acks, version, None, buffer.raw, start)
     except Refusal as refusal:
-        return PendingProduce(acks, timeout_ms, version, correlation_id, [(topic, [_refused(index, refusal)])])
+        return PendingProduce(acks, timeout_ms, version, correlation_id, [(topic, [refused(index, refusal)])])
+    except TakesLong:
+        return Frame(buffer.raw, buffer.view, position, end, version, correlation_id)
     return PendingOne(acks, timeout_ms, version, correlation_id, topic, admitted)
 
 
-def _begin_many(
-    node: Node,
-    frame: Frame,
-    position: int,
-    end: int,
-    version: int,
-    correlation_id: int,
-    refused: Mapping[TopicPartition, ErrorCode] | None = None,
-) -> PendingProduce | NeedsGrants:
-    if version >= FLEXIBLE_FROM:
-        position = _after_tags(frame.raw, position)
-    transactional_id, acks, timeout_ms, topics = decode_produce(frame.raw, position, end, version)
-    view = frame.view
-    if transactional_id is not None and refused is None:
-        claims = _claims(node, view, topics)
-        if claims:
-            return NeedsGrants(transactional_id, claims)
-    partition_of = node.topics.partition if ACKS_ALL <= acks <= ACKS_LEADER else _refuse_acks
-    answers: Results = []
-    for topic, parts in topics:
-        results: list[Admitted | ProduceOutcome] = []
-        for index, start, size in parts:
-            try:
-                batch = view[start : start + size] if size > 0 else view[:0]
-                partition = partition_of(topic, index)
-                if refused and (code := refused.get(partition.name)):
-                    raise Refusal(code, f"the transaction of {transactional_id!r} does not take {partition.name}")
-                results.append(partition.writer.admit(batch, acks, version))
-            except Refusal as refusal:
-                results.append(_refused(index, refusal))
-        answers.append((topic, results))
-    return PendingProduce(acks, timeout_ms, version, correlation_id, answers)
+def _begin_some(node: Node, frame: Frame) -> PendingProduce | Frame:
+    """A request of a few batches, if nothing has to be waited for."""
+    try:
+        request = ProducedBatches(node, frame, AT_ONCE)
+    except TooManyPartitions:
+        return frame._replace(is_crowd=True)
+    results = request.begin_at_once()
+    if results is None:
+        return frame
+    topics = request.by_topic(results)
+    return PendingProduce(request.acks, request.timeout_ms, frame.version, frame.correlation_id, topics)
 
 
-def _claims(node: Node, view: memoryview, topics: Topics) -> list[Claim]:
-    """Which partitions meet a producer's transaction for the first time in this request."""
-    claims = []
-    for topic, parts in topics:
-        for index, start, size in parts:
-            try:
-                partition = node.topics.partition(topic, index)
-            except Refusal:
-                continue  # it is refused when its turn comes
-            claim = partition.writer.wants_grant(view[start : start + size]) if size > 0 else None
-            if claim is not None:
-                claims.append(Claim(partition, claim))
-    return claims
-
-
-class FrameCopy(NamedTuple):
-    """A request's bytes beyond the turn in which they came: it has to wait, and the buffer is needed for others."""
-
-    raw: bytearray
-    view: memoryview
-
-
-async def begin_granted(
-    node: Node, needs: NeedsGrants, frame: FrameCopy, position: int, version: int, correlation_id: int
-) -> PendingProduce:
-    """First stage of a request that begins a transaction in some partition. Ask, then stage what was agreed to.
-
-    Between the coordinator's answer and the write nothing is awaited: no marker can come between them.
-    """
-    refused = await _ask_for_grants(node, needs, version)
-    for partition, claim in needs.claims:
-        if not refused.get(partition.name):
-            partition.writer.grant_transaction(claim)
-    pending = _begin_many(node, frame, position, len(frame.raw), version, correlation_id, refused)
-    assert isinstance(pending, PendingProduce)
+async def begin_slowly(connection: Connection, frame: Frame) -> PendingProduce:
+    """First stage of a request that has to wait for something. Nobody may change its bytes meanwhile."""
+    request = ProducedBatches(connection.node, frame, AT_ONCE)
+    pending = PendingInTurns(connection, request, frame)
+    await pending.begin(request)
     return pending
 
 
-async def _ask_for_grants(node: Node, needs: NeedsGrants, version: int) -> dict[TopicPartition, ErrorCode]:
-    codes: dict[TopicPartition, ErrorCode] = {}
-    by_producer: dict[tuple[int, int], list[TopicPartition]] = {}
-    for partition, claim in needs.claims:
-        by_producer.setdefault((claim.producer_id, claim.producer_epoch), []).append(partition.name)
-    for (producer_id, producer_epoch), names in by_producer.items():
-        codes |= await node.coordination.add_to_transaction(
-            needs.transactional_id,
-            ProducerId(producer_id),
-            producer_epoch,
-            names,
-            transaction_version=BUMPING_VERSION,
-            verify_only=version < IMPLICIT_ADD_FROM,
-        )
-    return {name: _code_for(code, version) for name, code in codes.items()}
-
-
-def _code_for(code: ErrorCode, version: int) -> ErrorCode:
-    """What a producer of this version understands: older ones take only errors that Produce always had."""
-    if code in _COORDINATOR_TROUBLE or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < IMPLICIT_ADD_FROM):
-        return ErrorCode.NOT_ENOUGH_REPLICAS  # it tries again
-    if code == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
-        return ErrorCode.INVALID_TXN_STATE
-    if code == ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    return code
-
-
-def _after_tags(raw: bytearray, position: int) -> int:
-    """A flexible request's header ends with tags, which mean nothing to us."""
-    try:
-        return skip_tags(raw, position)
-    except IndexError as error:
-        raise Malformed("Produce: the tags of the header end after the frame") from error
-
-
-def _refuse_acks(topic: str | bytes, index: int) -> Partition:
-    raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks for {topic!r}-{index} must be -1 (all), 0 or 1")
+async def serve_crowd(connection: Connection, frame: Frame) -> None:
+    """Both stages of a request with very many batches. What is known of them takes memory until it is answered, so
+    there should be few such requests at a time, and fewer that begin."""
+    async with connection.server.crowds_beginning.turn(connection.address):
+        request = ProducedBatches(connection.node, frame, PARTITIONS_MAX)
+        pending = PendingCrowd(connection, request, frame)
+        await pending.begin(request)
+    if not pending.acks:
+        pending.finish(connection)
+    elif not connection.is_gone:
+        connection.stand_in_line(pending)
+        connection.answer_later(pending, (await pending.answer(request),))
 
 
 def _outcome(result: Admitted | ProduceOutcome) -> ProduceOutcome:
     return result if isinstance(result, ProduceOutcome) else result.outcome()
-
-
-def _refused(partition: int, refusal: Refusal) -> ProduceOutcome:
-    errors = refusal.record_errors if isinstance(refusal, RefusedRecords) else ()
-    return ProduceOutcome(partition, refusal.code, -1, -1, -1, errors, refusal.message)

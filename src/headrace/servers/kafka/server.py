@@ -6,8 +6,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from headrace.metadata.configs import INT_MAX
 from headrace.runtime.tasks import TaskScope
+from headrace.runtime.turns import Turns
+from headrace.servers.kafka import answer_memory, request_memory
+from headrace.servers.kafka.answer_memory import AnswerMemory
 from headrace.servers.kafka.connection import Connection
+from headrace.servers.kafka.connection_table import ConnectionTable, parse_overrides
+from headrace.servers.kafka.parked_fetches import ParkedFetches
+from headrace.servers.kafka.request_memory import RequestMemory
+from headrace.servers.kafka.wakes import Wakes
 from headrace.wire.frames import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -22,6 +30,10 @@ log = logging.getLogger(__name__)
 SWEEP_S = 10.0  # how often idle connections and unused memory are looked for
 REFUSALS_LOGGED = 20  # between two sweeps; a client that is refused again and again must not fill the operator's disk
 REASON_MAX = 300  # characters of a reason in the log: it may quote what the client sent
+LEFT_BEHIND_MAX = 64  # requests whose connections were cut while they waited, to make room for others for instance
+CROWDS_AT_ONCE = 8  # requests of thousands of batches; some 5 MB each while they wait to be committed
+CROWDS_BEGINNING = 2
+LARGE_AT_ONCE = 2  # answers of up to 32 MiB that are being made
 LEAVE_S = 1.0  # at a stop, how long requests under way may take and clients may need to read their answers
 
 
@@ -44,19 +56,32 @@ class KafkaServer:
         """Other nodes dial it: what they ask of each other is served here too."""
         self.tasks = TaskScope(self._task_failed)
         self._advertised = advertised
-        self._connections: dict[Connection, None] = {}
         self._all_left = asyncio.Event()
         self._listener: Listener | None = None
         self._refusals = 0
+        self._is_looking_for_slow = False
         self.described_topics: dict[TopicId, tuple[Topic, object, MetadataResponseTopic]] = {}
         """Metadata's answers, each with the state of the topic that it was made from."""
         settings = node.settings
         self.frame_max_bytes = settings.socket_request_max_bytes
         if is_for_nodes:  # the setting is for clients: a decision that does not fit would be sent again for ever
             self.frame_max_bytes = max(self.frame_max_bytes, FRAME_BYTES_MAX)
-        self._connections_max = settings.max_connections
-        if connections_max is not None:
-            self._connections_max = min(self._connections_max, connections_max)
+        most = settings.max_connections
+        self.connections: ConnectionTable[Connection] = ConnectionTable(
+            most if connections_max is None else min(most, connections_max),
+            INT_MAX if is_for_nodes else settings.max_connections_per_ip,  # which is for clients, too
+            {} if is_for_nodes else parse_overrides(settings.max_connections_per_ip_overrides),
+        )
+        self.requests: RequestMemory = RequestMemory(
+            settings.queued_max_request_bytes, self.frame_max_bytes, self._look_for_slow_later
+        )
+        """Nodes have their own: what they tell each other never waits for a client."""
+        self.answers: AnswerMemory = AnswerMemory(self._look_for_deaf_later)
+        self.crowds, self.crowds_beginning = Turns(CROWDS_AT_ONCE), Turns(CROWDS_BEGINNING)
+        self.large_answers = Turns(LARGE_AT_ONCE)
+        self._left_behind: dict[Connection, None] = {}
+        self.parked = ParkedFetches()
+        self.wakes = Wakes()
         self._idle_max_s = settings.connections_max_idle_ms / 1000
 
     async def start(self, address: Address) -> Address:
@@ -69,22 +94,22 @@ class KafkaServer:
         """Answer what is under way, if that is soon, and close every connection."""
         if self._listener is not None:
             await self._listener.close()
-        for connection in list(self._connections):
+        for connection in self.connections.seats():
             connection.leave()
         await self._until_all_left()
         await self.tasks.close()
-        for connection in list(self._connections):
+        for connection in self.connections.seats():
             connection.link.abort()
         await self._until_all_left()
 
     async def _until_all_left(self) -> None:
         self._all_left.clear()
-        if self._connections:
+        if self.connections:
             try:
                 async with asyncio.timeout(LEAVE_S):
                     await self._all_left.wait()
             except TimeoutError:
-                log.info("%d clients have not left in time; their connections are cut", len(self._connections))
+                log.info("%d clients have not left in time; their connections are cut", len(self.connections))
 
     def advertised_to(self, connection: Connection) -> Address:
         """Where this client should look for this node."""
@@ -93,16 +118,41 @@ class KafkaServer:
     # ---- called by connections
 
     def opened(self, connection: Connection) -> None:
-        self._connections[connection] = None
-        self.node.counters.connections = len(self._connections)
-        if len(self._connections) > self._connections_max:
-            connection.refuse(f"there are {self._connections_max} connections, and no more are allowed")
+        self.connections.add(connection)
+        self.node.counters.connections = len(self.connections)
+        problem = self.connections.problem_of(connection)
+        if problem is not None:
+            connection.refuse(problem)
+        elif len(self.connections) > self.connections.size_max:
+            self._make_room_for(connection)
+
+    def _make_room_for(self, newcomer: Connection) -> None:
+        limit = self.connections.size_max
+        goes = self.connections.who_goes(newcomer, newcomer.last_active_s)
+        if goes is newcomer:
+            newcomer.refuse(f"there are {limit} connections, and no more are allowed")
+        else:
+            self.connections.remove(goes)
+            self.node.counters.connections = len(self.connections)
+            goes.refuse(f"there are {limit} connections, and it makes way for one of {newcomer.address}")
 
     def closed(self, connection: Connection) -> None:
-        self._connections.pop(connection, None)
-        self.node.counters.connections = len(self._connections)
-        if not self._connections:
+        self.connections.remove(connection)
+        self.node.counters.connections = len(self.connections)
+        if not self.connections:
             self._all_left.set()
+
+    def may_be_left_behind(self, connection: Connection) -> bool:
+        """Its client has gone, and what it asked for waits to be begun. As in Kafka that is done all the same: who
+        wants no answer may leave at once. True unless there are too many of them."""
+        if len(self._left_behind) >= LEFT_BEHIND_MAX:
+            return False
+        self._left_behind[connection] = None
+        return True
+
+    def has_served(self, connection: Connection) -> None:
+        """What was left behind is done."""
+        self._left_behind.pop(connection, None)
 
     def log_refusal(self, connection: Connection, reason: str) -> None:
         self.node.counters.refused_connections += 1
@@ -123,10 +173,30 @@ class KafkaServer:
             await asyncio.sleep(SWEEP_S)
             self._log_other_refusals()
             now_s = self.node.world.clock.monotonic_s()
-            for connection in list(self._connections):
+            for connection in self.connections.seats():
                 connection.shrink()
                 if self._idle_max_s >= 0 and connection.last_active_s < now_s - self._idle_max_s:
                     connection.close_if_idle()
+
+    def _look_for_slow_later(self) -> None:
+        if not self._is_looking_for_slow:
+            self._is_looking_for_slow = True
+            asyncio.get_running_loop().call_later(request_memory.LOOK_S, self._look_for_slow)
+
+    def _look_for_slow(self) -> None:
+        self._is_looking_for_slow = False
+        self.requests.look_for_slow()
+        if self.requests.has_waiters:
+            self._look_for_slow_later()
+
+    def _look_for_deaf_later(self) -> None:
+        asyncio.get_running_loop().call_later(answer_memory.LOOK_S, self._look_for_deaf)
+
+    def _look_for_deaf(self) -> None:
+        for connection in self.connections.seats():
+            connection.close_if_deaf()
+        if self.answers.is_short:
+            self._look_for_deaf_later()
 
     def _log_other_refusals(self) -> None:
         refusals, self._refusals = self._refusals, 0

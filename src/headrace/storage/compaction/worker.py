@@ -13,7 +13,7 @@ import sys
 import time
 from contextlib import suppress
 
-from headrace.runtime.disk import SystemDisk
+from headrace.runtime.disk import FILE_MODE, SystemDisk
 from headrace.runtime.entropy import SystemEntropy
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import CleaningJob, Damaged, Event, Failed, Worked, encode_event
@@ -28,7 +28,7 @@ RESTS_AT_MOST_S = 60.0  # a throttle so tight that one step takes longer is not 
 def main(root: str) -> int:
     with suppress(OSError):
         os.nice(NICENESS)
-    lock = os.open(f"{root}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = os.open(f"{root}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     # The last node may have been killed, and its cleaner not yet have noticed: two must not write the same files.
     fcntl.flock(lock, fcntl.LOCK_EX)
     disk = SystemDisk(root, is_shared=True)

@@ -79,6 +79,7 @@ class ApiKey(IntEnum):
     JOIN_CLUSTER = 20011
     GIVE_UP_REPLICA = 20020
     SCRUB_LOGS = 20021
+    LIVE_TRANSACTIONS = 20022
 
 
 # Name, module, decoded versions (first, last), advertised versions (first, last), flexible from.
@@ -155,4 +156,5 @@ TABLE: dict[int, tuple[str, str, int, int, int, int, int | None]] = {
     20011: ("JoinCluster", "join_cluster", 0, 0, 0, 0, 0),
     20020: ("GiveUpReplica", "give_up_replica", 0, 0, 0, 0, 0),
     20021: ("ScrubLogs", "scrub_logs", 0, 0, 0, 0, 0),
+    20022: ("LiveTransactions", "live_transactions", 0, 0, 0, 0, 0),
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import Refusal
+from headrace.servers.kafka.answer_budget import AnswerBudget
 from headrace.wire.messages.consumer_group_describe import (
+    Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
@@ -16,13 +18,32 @@ if TYPE_CHECKING:
 
 
 async def handle(message: ConsumerGroupDescribeRequest, request: Request) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=[await _describe(group_id, request) for group_id in message.group_ids])
+    # Each once: one that is named a thousand times would make an answer that no memory holds.
+    wanted = dict.fromkeys(message.group_ids)
+    budget = AnswerBudget()
+    return ConsumerGroupDescribeResponse(groups=[await _describe(group_id, request, budget) for group_id in wanted])
 
 
-async def _describe(group_id: str, request: Request) -> DescribedGroup:
+async def _describe(group_id: str, request: Request, budget: AnswerBudget) -> DescribedGroup:
     try:
+        budget.check()
         shard = request.node.coordination.groups_of(group_id)
         described: list[DescribedGroup] = await shard.look(lambda mind: mind.describe_consumer_groups([group_id]))
+        budget.take(_size(described[0]))
     except Refusal as refusal:
         return DescribedGroup(error_code=refusal.code, error_message=refusal.message, group_id=group_id)
     return described[0]
+
+
+def _size(group: DescribedGroup) -> int:
+    return sum(
+        len(member.member_id)
+        + sum(map(len, member.subscribed_topic_names))
+        + _assignment_size(member.assignment)
+        + _assignment_size(member.target_assignment)
+        for member in group.members
+    )
+
+
+def _assignment_size(assignment: Assignment) -> int:
+    return sum(len(topic.topic_name) + 4 * len(topic.partitions) for topic in assignment.topic_partitions)

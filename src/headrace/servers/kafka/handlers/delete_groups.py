@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 async def handle(message: DeleteGroupsRequest, request: Request) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=[await _delete(group_id, request) for group_id in message.groups_names])
+    wanted = dict.fromkeys(message.groups_names)  # as Kafka does; the second time it would be unknown
+    return DeleteGroupsResponse(results=[await _delete(group_id, request) for group_id in wanted])
 
 
 async def _delete(group_id: str, request: Request) -> DeletableGroupResult:

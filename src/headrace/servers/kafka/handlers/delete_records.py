@@ -5,8 +5,10 @@ Before it is answered, it is durable on every replica that may lead.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from headrace.metadata.internal import is_internal
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Offset
 from headrace.wire.messages.delete_records import (
@@ -21,8 +23,13 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.apis import Request
 
 
+EVERYTHING = -1  # that is committed
+SETTLE_S_MAX = 2.0  # for a sync of the disk, and followers that keep up
+
+
 async def handle(message: DeleteRecordsRequest, request: Request) -> DeleteRecordsResponse:
     node = request.node
+    await _settle(message, request)
     topics = []
     moved: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
     for topic in message.topics:
@@ -30,6 +37,7 @@ async def handle(message: DeleteRecordsRequest, request: Request) -> DeleteRecor
         for wanted in topic.partitions:
             try:
                 partition = node.topics.partition(topic.name, wanted.partition_index)
+                _check_may_go(topic.name)
                 start = partition.delete_records(Offset(wanted.offset))
                 results.append(DeleteRecordsPartitionResult(wanted.partition_index, start, ErrorCode.NONE))
                 moved.append((partition, results[-1]))
@@ -49,3 +57,24 @@ async def handle(message: DeleteRecordsRequest, request: Request) -> DeleteRecor
         except Refusal as refusal:
             result.error_code = result.error_code or refusal.code
     return DeleteRecordsResponse(topics=topics)
+
+
+async def _settle(message: DeleteRecordsRequest, request: Request) -> None:
+    """What was acknowledged with acks=1 a moment ago may be deleted, too: hasten its commit, and wait for that."""
+    within_s = min(message.timeout_ms / 1000, SETTLE_S_MAX)
+    waiting: dict[Partition, None] = {}
+    for topic in message.topics:
+        for wanted in topic.partitions:
+            try:
+                partition = request.node.topics.partition(topic.name, wanted.partition_index)
+                partition.replica.check_read()
+            except Refusal:
+                continue  # it is refused when its turn comes
+            if wanted.offset == EVERYTHING or partition.high_watermark < wanted.offset <= partition.log.next_offset:
+                waiting[partition] = None
+    await asyncio.gather(*(partition.settled_end(within_s, is_committed_only=False) for partition in waiting))
+
+
+def _check_may_go(topic: str) -> None:
+    if is_internal(topic):
+        raise Refusal(ErrorCode.POLICY_VIOLATION, f"what coordinators keep in {topic} is theirs to delete")

@@ -8,6 +8,7 @@ from headrace.metadata.configs import ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import ConfigEntry, describe_configs
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.tasks import Breather
+from headrace.servers.kafka.answer_budget import AnswerBudget
 from headrace.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -33,36 +34,44 @@ def handle(
     wanted = list({(item.resource_type, item.resource_name): item for item in message.resources}.values())
     if len(wanted) > AT_ONCE_MAX:
         return _describe_many(message, wanted, request)
-    return DescribeConfigsResponse(results=[_result(message, resource, request) for resource in wanted])
+    budget = AnswerBudget()
+    return DescribeConfigsResponse(results=[_result(message, resource, request, budget) for resource in wanted])
 
 
 async def _describe_many(
     message: DescribeConfigsRequest, wanted: list[DescribeConfigsResource], request: Request
 ) -> DescribeConfigsResponse:
     breather = Breather(request.node.world.clock)
+    budget = AnswerBudget()
     response = DescribeConfigsResponse()
     for resource in wanted:
         await breather.breathe()
-        response.results.append(_result(message, resource, request))
+        response.results.append(_result(message, resource, request, budget))
     return response
 
 
 def _result(
-    message: DescribeConfigsRequest, wanted: DescribeConfigsResource, request: Request
+    message: DescribeConfigsRequest, wanted: DescribeConfigsResource, request: Request, budget: AnswerBudget
 ) -> DescribeConfigsResult:
     node = request.node
     try:
+        budget.check()
         entries = describe_configs(
             node.image,
             config_resource(wanted.resource_type, wanted.resource_name),
             wanted.configuration_keys,
             node.configs,
         )
+        configs = [_config(message, entry) for entry in entries]
+        budget.take(sum(map(_size, configs)))
     except Refusal as refusal:
         return DescribeConfigsResult(refusal.code, refusal.message, wanted.resource_type, wanted.resource_name)
-    return DescribeConfigsResult(
-        ErrorCode.NONE, None, wanted.resource_type, wanted.resource_name, [_config(message, entry) for entry in entries]
-    )
+    return DescribeConfigsResult(ErrorCode.NONE, None, wanted.resource_type, wanted.resource_name, configs)
+
+
+def _size(config: DescribeConfigsResourceResult) -> int:
+    synonyms = sum(len(synonym.name) + len(synonym.value or "") for synonym in config.synonyms)
+    return len(config.name) + len(config.value or "") + len(config.documentation or "") + synonyms
 
 
 def _config(message: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import Refusal
+from headrace.servers.kafka.answer_budget import AnswerBudget
 from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -15,15 +16,27 @@ MESSAGES_FROM = 6
 
 
 async def handle(message: DescribeGroupsRequest, request: Request) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[await _describe(group_id, request) for group_id in message.groups])
+    # Each once: one that is named a thousand times would make an answer that no memory holds.
+    wanted = dict.fromkeys(message.groups)
+    budget = AnswerBudget()
+    return DescribeGroupsResponse(groups=[await _describe(group_id, request, budget) for group_id in wanted])
 
 
-async def _describe(group_id: str, request: Request) -> DescribedGroup:
+async def _describe(group_id: str, request: Request, budget: AnswerBudget) -> DescribedGroup:
     caller = caller_of(request)
     try:
+        budget.check()
         shard = request.node.coordination.groups_of(group_id)
         described: list[DescribedGroup] = await shard.look(lambda mind: mind.describe_groups([group_id], caller))
+        budget.take(_size(described[0]))
     except Refusal as refusal:
         text = refusal.message if request.version >= MESSAGES_FROM else None
         return DescribedGroup(error_code=refusal.code, error_message=text, group_id=group_id)
     return described[0]
+
+
+def _size(group: DescribedGroup) -> int:
+    return sum(
+        len(member.member_metadata) + len(member.member_assignment) + len(member.member_id) + len(member.client_id)
+        for member in group.members
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode
+from headrace.servers.kafka.asking import distinct
 from headrace.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsPartition,
@@ -15,6 +16,8 @@ from headrace.wire.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headrace.broker.cleaner import LogCleaner
     from headrace.broker.topics import ServedTopic
     from headrace.servers.kafka.apis import Request
@@ -41,11 +44,12 @@ def _topics(wanted: list[DescribableLogDirTopic] | None, request: Request) -> li
     table, cleaner = request.node.topics, request.node.cleaner
     if wanted is None:
         return [_topic(topic, range(len(topic.partitions)), cleaner) for topic in table]
-    named = ((table.named(item.topic), item.partitions) for item in wanted)
+    asked = distinct((item.topic, item.partitions) for item in wanted)
+    named = ((table.named(topic), indexes) for topic, indexes in asked.items())
     return [_topic(topic, indexes, cleaner) for topic, indexes in named if topic is not None]
 
 
-def _topic(topic: ServedTopic, indexes: list[int] | range, cleaner: LogCleaner) -> DescribeLogDirsTopic:
+def _topic(topic: ServedTopic, indexes: Iterable[int], cleaner: LogCleaner) -> DescribeLogDirsTopic:
     partitions = []
     for index in indexes:
         partition = topic.partitions[index] if 0 <= index < len(topic.partitions) else None

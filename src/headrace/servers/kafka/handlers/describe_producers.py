@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.runtime.tasks import Breather
+from headrace.servers.kafka.answer_budget import AnswerBudget
+from headrace.servers.kafka.asking import distinct
 from headrace.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -17,23 +20,30 @@ if TYPE_CHECKING:
     from headrace.replication.producers import Producer
     from headrace.servers.kafka.apis import Request
 
-
-def handle(message: DescribeProducersRequest, request: Request) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(topic.name, [_answer(topic.name, index, request) for index in topic.partition_indexes])
-            for topic in message.topics
-        ]
-    )
+STATE_BYTES: Final = 40  # of a producer in an answer
 
 
-def _answer(topic: str, index: int, request: Request) -> PartitionResponse:
+async def handle(message: DescribeProducersRequest, request: Request) -> DescribeProducersResponse:
+    breather, budget = Breather(request.node.world.clock), AnswerBudget()
+    topics = []
+    for name, indexes in distinct((topic.name, topic.partition_indexes) for topic in message.topics).items():
+        answers = []
+        for index in indexes:
+            await breather.breathe()  # a partition may remember very many
+            answers.append(_answer(name, index, request, budget))
+        topics.append(TopicResponse(name, answers))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _answer(topic: str, index: int, request: Request, budget: AnswerBudget) -> PartitionResponse:
     try:
+        budget.check()
         partition = request.node.topics.partition(topic, index)
         partition.replica.check_read()
+        states = [_state(producer) for producer in partition.log.producers.entries()]
+        budget.take(STATE_BYTES * len(states))
     except Refusal as refusal:
         return PartitionResponse(index, refusal.code, refusal.message)
-    states = [_state(producer) for producer in partition.log.producers.entries()]
     return PartitionResponse(index, ErrorCode.NONE, None, states)
 
 

@@ -12,6 +12,7 @@ from headrace.broker.assembly import NODES
 from headrace.broker.metadata_store import METADATA_TOPIC
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, TopicId
+from headrace.servers.kafka.asking import distinct
 from headrace.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -36,9 +37,10 @@ PLACES_FROM: Final = 2  # before, an answer does not say where they listen, nor 
 
 def handle(message: DescribeQuorumRequest, request: Request) -> DescribeQuorumResponse:
     topics = [
-        TopicQuorum(topic.topic_name, [_partition(topic.topic_name, part.partition_index, request)])
-        for topic in message.topics
-        for part in topic.partitions
+        TopicQuorum(name, [_partition(name, index, request) for index in indexes])
+        for name, indexes in distinct(
+            (topic.topic_name, [part.partition_index for part in topic.partitions]) for topic in message.topics
+        ).items()
     ]
     nodes = list(_nodes(request.node)) if request.version >= PLACES_FROM else []
     return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)

@@ -78,10 +78,9 @@ def _refused(name: TopicPartition, refusal: Refusal) -> PartitionResult:
 
 
 def _answer(results: dict[TopicPartition, PartitionResult]) -> ElectLeadersResponse:
-    topics = dict.fromkeys(name.topic for name in results)
+    topics: dict[str, list[PartitionResult]] = {}
+    for name, result in results.items():
+        topics.setdefault(name.topic, []).append(result)
     return ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(topic, [result for name, result in results.items() if name.topic == topic])
-            for topic in topics
-        ]
+        replica_election_results=[ReplicaElectionResult(topic, partitions) for topic, partitions in topics.items()]
     )

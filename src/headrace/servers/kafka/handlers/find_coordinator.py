@@ -22,7 +22,7 @@ TOPIC_OF_KIND = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 
 async def handle(message: FindCoordinatorRequest, request: Request) -> FindCoordinatorResponse:
     if request.version >= BATCHED_FROM:
-        found = [await _find(key, message.key_type, request) for key in message.coordinator_keys]
+        found = [await _find(key, message.key_type, request) for key in dict.fromkeys(message.coordinator_keys)]
         return FindCoordinatorResponse(coordinators=found)
     one = await _find(message.key, message.key_type, request)
     return FindCoordinatorResponse(

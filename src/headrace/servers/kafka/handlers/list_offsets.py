@@ -6,10 +6,11 @@ Looking a time up may read cold bytes and open compressed batches, so it runs in
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from headrace.model.errors import ErrorCode, Fault, Refusal
-from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch
+from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, TopicPartition
 from headrace.servers.kafka.fetch import READ_COMMITTED
 from headrace.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -33,6 +34,7 @@ LATEST_TIERED: Final = -5
 
 LEADER_EPOCH_FROM: Final = 4
 SETTLE_S_MAX: Final = 1.0
+LOOKUPS: Final = "lookups"  # a thread of their own: who looks into huge batches holds up nobody's reads
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 Place = tuple[int, int, int]
@@ -42,14 +44,25 @@ NOWHERE: Final[Place] = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
 async def handle(message: ListOffsetsRequest, request: Request) -> ListOffsetsResponse:
     is_committed_only = message.isolation_level == READ_COMMITTED
+    repeated = _repeated(message)
     topics = []
     for topic in message.topics:
         answers = [
-            await _answer(topic.name, wanted, request, is_committed_only=is_committed_only)
+            ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.INVALID_REQUEST)
+            if TopicPartition(topic.name, wanted.partition_index) in repeated
+            else await _answer(topic.name, wanted, request, is_committed_only=is_committed_only)
             for wanted in topic.partitions
         ]
         topics.append(ListOffsetsTopicResponse(topic.name, answers))
     return ListOffsetsResponse(topics=topics)
+
+
+def _repeated(message: ListOffsetsRequest) -> set[TopicPartition]:
+    """As in Kafka, what a request names more than once is not looked at: to find a time may take long."""
+    named = Counter(
+        TopicPartition(topic.name, part.partition_index) for topic in message.topics for part in topic.partitions
+    )
+    return {name for name, count in named.items() if count > 1}
 
 
 async def _answer(
@@ -85,9 +98,9 @@ async def _find(partition: Partition, timestamp: int, request: Request, *, is_co
         return NOWHERE  # nothing is kept anywhere else
     threads = request.node.world.threads
     if timestamp == MAX_TIMESTAMP:
-        found = await threads.run(log.max_timestamp)
+        found = await threads.run(lambda: log.max_timestamp(threads.breathe), lane=LOOKUPS)
     else:
-        found = await threads.run(lambda: log.find_timestamp(timestamp))
+        found = await threads.run(lambda: log.find_timestamp(timestamp, threads.breathe), lane=LOOKUPS)
     if found is None or found.offset >= partition.readable_end(is_committed_only=is_committed_only):
         return NOWHERE  # what is not committed must not be pointed at
     return found.timestamp, found.offset, found.leader_epoch

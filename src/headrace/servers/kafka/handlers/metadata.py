@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.broker.assembly import CLIENTS
 from headrace.broker.own_topics import create_missing
 from headrace.metadata.internal import is_internal
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import NO_NODE, NO_TOPIC_ID
+from headrace.model.names import NO_NODE, NO_TOPIC_ID, TOPIC_NAME_MAX
 from headrace.runtime.network import Address
+from headrace.runtime.tasks import Breather
 from headrace.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -20,7 +23,7 @@ from headrace.wire.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from headrace.broker.node import Node
     from headrace.metadata.image import ClusterImage, Partition, Topic
@@ -28,53 +31,84 @@ if TYPE_CHECKING:
     from headrace.model.names import NodeId
     from headrace.servers.kafka.apis import Request
 
+T = TypeVar("T")
+
 NULL_NAME_FROM = 12  # before, an answer must have a name, though a request could already do without
+WIDE = 1000  # topics or partitions in an answer; more of them take milliseconds
+CREATED_AT_ONCE = 1000  # topics that one request may make
 ALL_WHEN_EMPTY_UNTIL = 0  # in version 0 an empty list asks for all topics; later, null does
 
 
 def handle(message: MetadataRequest, request: Request) -> MetadataResponse | Awaitable[MetadataResponse]:
+    image = request.node.image
     if message.topics is None or (not message.topics and request.version <= ALL_WHEN_EMPTY_UNTIL):
-        return _response(request, [described(request, topic) for topic in request.node.image.sorted_topics()])
+        if _is_wide(image.topics.values()):
+            return _in_slices(image.sorted_topics(), partial(described, request), request)
+        return _response(request, [described(request, topic) for topic in image.sorted_topics()])
     missing = _to_create(message, request)
     if missing:
-        return _create_and_answer(message, request, missing)
-    return _named(message.topics, request, {})
+        return _create_and_answer(message.topics, request, missing)
+    answer = partial(_named, request, {})
+    if len(message.topics) > WIDE or _is_wide(_find(image, item) for item in message.topics):
+        return _in_slices(_distinct(message.topics), answer, request)
+    return _response(request, [answer(item) for item in _distinct(message.topics)])
+
+
+def _find(image: ClusterImage, wanted: MetadataRequestTopic) -> Topic | None:
+    return image.topic(wanted.topic_id) if wanted.topic_id != NO_TOPIC_ID else image.topic_named(wanted.name or "")
+
+
+def _is_wide(topics: Iterable[Topic | None]) -> bool:
+    return sum(topic.partition_count for topic in topics if topic is not None) > WIDE
+
+
+async def _in_slices(
+    wanted: Iterable[T], answer: Callable[[T], MetadataResponseTopic], request: Request
+) -> MetadataResponse:
+    """What would hold everybody up for long: to put it together takes several turns."""
+    breather = Breather(request.node.world.clock)
+    topics = []
+    for item in wanted:
+        topics.append(answer(item))
+        await breather.breathe()
+    return _response(request, topics)
 
 
 def _to_create(message: MetadataRequest, request: Request) -> list[str]:
+    """Not too many at once: whoever asks again is given the next ones."""
     if not (message.allow_auto_topic_creation and request.node.settings.auto_create_topics_enable):
         return []
     image = request.node.image
     names = [topic.name for topic in message.topics or () if topic.name and topic.topic_id == NO_TOPIC_ID]
-    return [name for name in dict.fromkeys(names) if image.topic_named(name) is None]
+    missing = (name for name in dict.fromkeys(names) if image.topic_named(name) is None)
+    return list(islice(missing, CREATED_AT_ONCE))
 
 
-async def _create_and_answer(message: MetadataRequest, request: Request, missing: list[str]) -> MetadataResponse:
+async def _create_and_answer(
+    wanted: list[MetadataRequestTopic], request: Request, missing: list[str]
+) -> MetadataResponse:
     """The answer holds the new topic: a client never has to ask twice."""
     refusals = await create_missing(request.node, missing)
-    return _named(message.topics or [], request, refusals)
+    return await _in_slices(_distinct(wanted), partial(_named, request, refusals), request)
 
 
-def _named(wanted: list[MetadataRequestTopic], request: Request, refusals: dict[str, Refusal]) -> MetadataResponse:
-    image = request.node.image
-    topics = []
-    for item in _distinct(wanted):
-        topic = image.topic(item.topic_id) if item.topic_id != NO_TOPIC_ID else image.topic_named(item.name or "")
-        if topic is not None:
-            topics.append(described(request, topic))
-        elif item.topic_id != NO_TOPIC_ID:
-            name = item.name if request.version >= NULL_NAME_FROM else item.name or ""
-            topics.append(MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, name, item.topic_id))
-        else:
-            refusal = refusals.get(item.name or "")
-            code = refusal.code if refusal is not None else request.node.missing_topic_code(item.name or "")
-            topics.append(MetadataResponseTopic(code, item.name or ""))
-    return _response(request, topics)
+def _named(request: Request, refusals: dict[str, Refusal], item: MetadataRequestTopic) -> MetadataResponseTopic:
+    topic = _find(request.node.image, item)
+    if topic is not None:
+        return described(request, topic)
+    if item.topic_id != NO_TOPIC_ID:
+        name = item.name if request.version >= NULL_NAME_FROM else item.name or ""
+        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, name, item.topic_id)
+    name = item.name or ""
+    refusal = refusals.get(name)
+    code = refusal.code if refusal is not None else request.node.missing_topic_code(name)
+    return MetadataResponseTopic(code, name[:TOPIC_NAME_MAX])  # what is longer is no name, and need not come back
 
 
 def _distinct(wanted: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
     """Each topic once: a large one, named a thousand times, would make an answer that no memory holds."""
-    return {(item.name, item.topic_id): item for item in wanted}.values()
+    named = (item.name if item.topic_id == NO_TOPIC_ID else item.topic_id for item in wanted)
+    return dict(zip(named, wanted, strict=True)).values()
 
 
 def _response(request: Request, topics: list[MetadataResponseTopic]) -> MetadataResponse:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_TOPIC_ID
-from headrace.servers.kafka.asking import find_topic
+from headrace.servers.kafka.answer_budget import AnswerBudget
+from headrace.servers.kafka.asking import distinct, find_topic
 from headrace.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -25,27 +26,33 @@ if TYPE_CHECKING:
 SEVERAL_GROUPS_FROM = 8
 TOPIC_IDS_FROM = 10
 GROUP_ERROR_FROM = 2
+PARTITION_BYTES = 20  # in an answer, without what its group noted
 
 
 async def handle(message: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
     if request.version >= SEVERAL_GROUPS_FROM:
-        groups = [await _fetch(group, request, is_stable_required=message.require_stable) for group in message.groups]
+        # Each once: one that is named a thousand times would make an answer that no memory holds.
+        wanted = {group.group_id: group for group in message.groups}.values()
+        budget, is_stable_required = AnswerBudget(), message.require_stable
+        groups = [await _fetch(group, request, budget, is_stable_required=is_stable_required) for group in wanted]
         return OffsetFetchResponse(groups=groups)
-    group = await _fetch(_only_group(message), request, is_stable_required=message.require_stable)
+    group = await _fetch(_only_group(message), request, AnswerBudget(), is_stable_required=message.require_stable)
     return _as_only_group(message, group, request.version)
 
 
 async def _fetch(
-    wanted: OffsetFetchRequestGroup, request: Request, *, is_stable_required: bool
+    wanted: OffsetFetchRequestGroup, request: Request, budget: AnswerBudget, *, is_stable_required: bool
 ) -> OffsetFetchResponseGroup:
     try:
-        topics, unknown = _by_name(wanted.topics, request)
+        budget.check()
+        topics, unknown = _by_name(_distinct(wanted.topics), request)
         shard = request.node.coordination.groups_of(wanted.group_id)
         found: OffsetFetchResponseGroup = await shard.look(
             lambda mind: mind.fetch_offsets(
                 wanted.group_id, wanted.member_id, wanted.member_epoch, topics, is_stable_required=is_stable_required
             )
         )
+        budget.take(_size(found))
     except Refusal as refusal:
         return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=_code_for(refusal.code))
     if request.version >= TOPIC_IDS_FROM and not found.error_code:
@@ -56,6 +63,21 @@ async def _fetch(
 def _code_for(code: ErrorCode) -> ErrorCode:
     """Most consumers take an OffsetFetch for failed if its coordinator is not available; another they look for."""
     return ErrorCode.NOT_COORDINATOR if code is ErrorCode.COORDINATOR_NOT_AVAILABLE else code
+
+
+def _distinct(topics: list[OffsetFetchRequestTopics] | None) -> list[OffsetFetchRequestTopics] | None:
+    """Each partition once: with its offset comes what its group noted there, a thousand times as long as a number."""
+    if topics is None:
+        return None
+    asked = distinct(((topic.name, topic.topic_id), topic.partition_indexes) for topic in topics)
+    return [OffsetFetchRequestTopics(*topic, list(indexes)) for topic, indexes in asked.items()]
+
+
+def _size(group: OffsetFetchResponseGroup) -> int:
+    return sum(
+        len(topic.name) + sum(PARTITION_BYTES + len(part.metadata or "") for part in topic.partitions)
+        for topic in group.topics
+    )
 
 
 def _by_name(

@@ -1,9 +1,13 @@
-"""WriteTxnMarkers (key 27): end transactions in partitions, as their coordinator or an operator orders."""
+"""WriteTxnMarkers (key 27): end transactions in partitions, as their coordinator or an operator orders.
+
+Coordinators are nodes, and ask where nodes listen. Whoever asks where clients do is an operator's tool.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.broker.hanging import abort_hanging
 from headrace.coordinators.transactions.effects import MarkerOrder
 from headrace.model.names import ProducerId, TopicPartition
 from headrace.wire.messages.write_txn_markers import (
@@ -34,7 +38,10 @@ async def _write(marker: WritableTxnMarker, request: Request) -> WritableTxnMark
         coordinator_epoch=marker.coordinator_epoch,
         transaction_version=marker.transaction_version,
     )
-    codes = await request.node.coordination.markers.write_here(order)
+    if request.server.is_for_nodes:
+        codes = await request.node.coordination.markers.write_here(order)
+    else:
+        codes = await abort_hanging(request.node, order)
     topics = [
         WritableTxnMarkerTopicResult(
             topic.name,
