@@ -27,6 +27,7 @@ from headrace.model.names import NodeId
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
+from headrace.runtime.free_memory import FreeMemory
 from headrace.runtime.network import Address, SystemNetwork
 from headrace.runtime.stall_watch import StallWatch
 from headrace.runtime.threads import SystemThreads
@@ -36,6 +37,7 @@ from headrace.servers.kafka.server import KafkaServer
 from headrace.storage.compaction.workers import InProcess
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import OPEN_FILES
+from headrace.wire.examination import IS_COMPILED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +98,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
     except OSError as error:
         place = options.data_dir.absolute()
         raise CannotStart(f"the data directory {place} cannot be used: {error.strerror or error}") from error
-    threads, stalls = SystemThreads(), StallWatch(log.warning)
+    threads, stalls, memory = SystemThreads(), StallWatch(log.warning), FreeMemory()
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
     open_files = max(min(OPEN_FILES, files_max // 2), files_max // 4)
     files_spare = min(FILES_SPARE, files_max // 4)
@@ -121,6 +123,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
     )
     meeting = _Meeting(node, options)
     stalls.start()
+    memory.start()
     console = ConsoleServer(node) if options.http is not None else None
     try:
         # First up and last down: whoever watches the node hears from it while it recovers and while it stops.
@@ -140,6 +143,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         if console is not None:
             await console.stop()
         stalls.close()
+        memory.close()
         threads.close()
         disk.close()
 
@@ -253,6 +257,7 @@ async def _serve(node: Node, options: ServeOptions, http: str, *, connections_ma
     kafka = KafkaServer(node, options.advertised, connections_max=connections_max)
     try:
         address = await _listen(kafka, options.listen, "--listen")
+        _log_form()
         gc.collect()
         gc.freeze()  # what lives as long as the node need not be looked at again and again
         _announce(node, f"kafka://{address}{http}", options)
@@ -306,6 +311,16 @@ def _announce(node: Node, addresses: str, options: ServeOptions) -> None:
         f"headrace {__version__} node {node.node_id} is ready: {addresses} data={options.data_dir}",
         flush=True,
     )
+
+
+def _log_form() -> None:
+    if IS_COMPILED:
+        log.info("records are checked by compiled code")
+    else:
+        log.warning(
+            "records are checked by plain Python, some fifty times slower: install a C compiler and the headers of "
+            "Python, then headrace again"
+        )
 
 
 def _raise_file_limit() -> int:
