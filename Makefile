@@ -40,6 +40,7 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, generated code
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_messages.py --check
 	$(BIN)/python tools/write_settings_page.py --check
+	$(BIN)/python -m tools.write_malformed_page --check
 
 format: $(VENV)/.dev ## format and fix what can be fixed
 	$(BIN)/ruff format .
@@ -48,6 +49,7 @@ format: $(VENV)/.dev ## format and fix what can be fixed
 generate: $(VENV)/.dev ## write wire/messages from wire/schemas, docs/settings.md and docs/malformed-batches.md
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python tools/write_settings_page.py
+	$(BIN)/python -m tools.write_malformed_page
 
 compile: $(VENV)/.dev ## compile the hottest modules again, which installing does by itself
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
