@@ -41,6 +41,7 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, generated code
 	$(BIN)/python tools/generate_messages.py --check
 	$(BIN)/python tools/write_settings_page.py --check
 	$(BIN)/python -m tools.write_malformed_page --check
+	$(BIN)/python -m tools.planted --check
 
 format: $(VENV)/.dev ## format and fix what can be fixed
 	$(BIN)/ruff format .
