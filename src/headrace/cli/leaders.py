@@ -27,7 +27,8 @@ class LeaderWatch:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._missing_since_s: dict[TopicPartition, float] = {}
-        self._told: dict[TopicPartition, None] = {}
+        self._told: dict[TopicPartition, bool] = {}
+        """Which were said to have no leader, and whether they have had one since, while they were not ours."""
         self._look_due_s = 0.0
 
     async def look(self, names: Collection[TopicPartition]) -> None:
@@ -60,16 +61,17 @@ class LeaderWatch:
         return [name for name, since_s in self._missing_since_s.items() if now_s - since_s >= duration_s]
 
     def _tell(self, names: Collection[TopicPartition]) -> None:
-        lost = [name for name in self._missing_for(ELECTION_S) if name not in self._told]
+        lost = [name for name in self._missing_for(ELECTION_S) if self._told.get(name, True)]
         if lost:
             talk(f"{no_leader(lost)}; what the others have is read meanwhile")
-        # One that is another member's for a while is not back: it may be ours again, and was told of.
-        back = [name for name in self._told if not is_leaderless(self._cluster, name)]
-        returned = [name for name in back if name in names]
+        led = [name for name in self._told if not is_leaderless(self._cluster, name)]
+        returned = [name for name in led if name in names]
         if returned:
             talk(f"somebody leads {listed(returned)} again")
-        self._told.update(dict.fromkeys(lost))
-        for name in back:
+        # One that is nobody's or another member's for a while is not back yet: it may be ours again in a moment.
+        self._told.update(dict.fromkeys(led, True))
+        self._told.update(dict.fromkeys(lost, False))
+        for name in returned:
             del self._told[name]
 
 

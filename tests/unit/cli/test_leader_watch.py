@@ -68,6 +68,22 @@ def test_who_comes_back_to_another_member_is_none_of_ours(capsys: pytest.Capture
     assert capsys.readouterr().err.count("no node that is alive leads orders-0") == 2
 
 
+def test_who_comes_back_while_a_group_is_shared_out_anew_is_told_of_once_it_is_ours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster: Any = KnownCluster()
+    watch = LeaderWatch(cluster)
+
+    async def look() -> None:
+        await watch.look([ORDERS])
+        cluster.leaders[ORDERS] = 2
+        await watch.look([])
+        await watch.look([ORDERS])
+
+    asyncio.run(look())
+    assert capsys.readouterr().err.count("somebody leads orders-0 again") == 1
+
+
 def test_nobody_is_missed_while_nobody_can_say_who_leads(capsys: pytest.CaptureFixture[str]) -> None:
     cluster: Any = KnownCluster()
     watch = LeaderWatch(cluster)
