@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headrace.metadata.assignments import seats
+from headrace.metadata.comparison import LogEnd, compared, elect_longest
 from headrace.metadata.config_commands import (
     ConfigEdit,
     ConfigOperation,
@@ -168,6 +169,20 @@ class MetadataLog(RuleBasedStateMachine):
             assert node_id not in after.isr
             assert not (is_lost and node_id in after.eligible)
 
+    @rule(ends=st.lists(st.builds(LogEnd, st.integers(0, 2), st.integers(0, 3)) | st.none(), min_size=3, max_size=3))
+    def compare_logs(self, ends: list[LogEnd | None]) -> None:
+        """Every node has such logs, and who is away is not waited for."""
+        found = {
+            log_id: {node_id: ends[node_id - 1] for node_id in compared(self.image, log_id)}
+            for log_id in self.image.sorted_leaderless()
+        }
+        self.submit(elect_longest(self.image, found, overdue=found))
+        for log_id, there in found.items():
+            partition = self.image.partition(*log_id)
+            standing = {node_id: end for node_id, end in there.items() if end is not None}
+            assert partition.has_leader == bool(standing)
+            assert all(end <= standing[partition.leader] for end in standing.values())
+
     @rule()
     def review_eligible(self) -> None:
         self.submit(review_eligible(self.image, NODE))
@@ -265,6 +280,9 @@ TestMetadataLog = MetadataLog.TestCase
 def check_topics(image: ClusterImage) -> None:
     assert sorted(image.topic_ids.values()) == sorted(image.topics), "by name and by id agree"
     assert image.partition_count == sum(topic.partition_count for topic in image.sorted_topics())
+    assert image.sorted_leaderless() == sorted(
+        LogId(topic.topic_id, it.partition) for topic, it in partitions_of(image) if not it.has_leader
+    )
     for topic in image.sorted_topics():
         assert image.topic_ids[folded_name(topic.name)] == topic.topic_id
         assert image.topic_named(topic.name) is image.topic(topic.topic_id) is topic
@@ -281,13 +299,14 @@ def check_topics(image: ClusterImage) -> None:
 
 def check_leader(image: ClusterImage, partition: Partition) -> None:
     """Only who is in sync and here leads; and who is gone is in sync only as the last one. Where nobody leads, nobody
-    could: who is in sync or eligible is away."""
+    could, who is in sync or eligible being away; or their logs are to be compared first."""
     if partition.has_leader:
         assert partition.leader in partition.isr
         assert not image.nodes[partition.leader].is_fenced
         assert not any(image.nodes[member].is_fenced for member in partition.isr)
     else:
-        assert not any(image.is_here(member) for member in (*partition.isr, *partition.eligible))
+        able = {*partition.isr, *partition.eligible}
+        assert len(able) != 1 or not any(map(image.is_here, able))
 
 
 def check_loads(image: ClusterImage) -> None:

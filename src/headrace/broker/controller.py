@@ -56,6 +56,8 @@ class Controller:
         self._watching: asyncio.TimerHandle
         self.members = Members(quorum, clock)
         self._news = asyncio.Event()
+        self.on_leaderless: Callable[[], None] = lambda: None
+        """Set by whoever compares logs: there are partitions that nobody leads."""
         quorum.on_decided = self._begin_if_in_charge
 
     def _begin_if_in_charge(self) -> None:
@@ -105,6 +107,8 @@ class Controller:
             await self._fence(lapsed[0])
             if not self._is_in_charge():
                 return
+        if self._quorum.image.leaderless:
+            self.on_leaderless()
         await self.members.look()
         if not self._is_in_charge():
             return

@@ -471,6 +471,7 @@ class Following:
 
     def _take_role(self, partition: Partition, state: PartitionState) -> None:
         replica = partition.replica
+        partition.was_in_sync |= state.has_leader and self._node_id in state.isr
         if state.leader != self._node_id:
             if state.leader_epoch > replica.leader_epoch or state.leader != replica.leader:
                 self._watcher.left(partition)  # first: who is told to ask elsewhere must not begin to wait here again

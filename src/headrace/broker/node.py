@@ -20,6 +20,7 @@ from headrace.broker.follower import Followers
 from headrace.broker.following import Following
 from headrace.broker.identity import check_metadata
 from headrace.broker.in_sync_review import InSyncReview
+from headrace.broker.log_ends import LogComparison, log_ends
 from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.room_care import RoomCare
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from headrace.broker.controller import Controller
     from headrace.broker.partition import Partition
     from headrace.broker.quorum import Quorum, Response
+    from headrace.metadata.comparison import LogEnd
     from headrace.metadata.controller import Decision
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import Endpoint, MetadataRecord
@@ -123,6 +125,7 @@ class Node:
         self._leading_again: asyncio.Future[None] | None = None
         self._place: Place
         self._followers: Followers
+        self._comparison: LogComparison
         self.cleaner: LogCleaner
         self._cleaning_worker = cleaning_worker or InThread(world)
         self._stood_still_s = stood_still_s
@@ -150,6 +153,7 @@ class Node:
     async def _start(self, meet: Meet | None) -> None:
         await self._open()
         self.assembly.start(self._tasks)
+        self._tasks.start(self._comparison.run(), "compare logs")
         self._tasks.start(self.store.run(), "flusher")
         if meet is not None:
             self._place.endpoints = tuple(await meet())
@@ -238,6 +242,15 @@ class Node:
             self.damage,
             self.room.open_refused,
         )
+        self._comparison = LogComparison(
+            self.node_id,
+            self.quorum,
+            self.assembly.peers,
+            world.clock,
+            self.log_ends,
+            lambda: self.settings.election_wait_ms / 1000,
+        )
+        self.controller.on_leaderless = self._comparison.look_soon
 
     @property
     def founders(self) -> list[NodeId]:
@@ -420,6 +433,10 @@ class Node:
         answered = await self.assembly.forward(message, version, answer, client_id=client_id, client_host=client_host)
         await self._following.caught_up()
         return answered
+
+    def log_ends(self, log_ids: Iterable[LogId]) -> dict[LogId, LogEnd | None]:
+        """Where logs end that this node has opened; None for one that must not lead."""
+        return log_ends(self.topics, self.damaged_at_start, log_ids)
 
     def stop_following(self, partition: Partition) -> None:
         """Its copy is damaged: the leader must not take it for one that keeps up."""

@@ -90,6 +90,7 @@ class Partition:
         "on_flushed",
         "partition_epoch",
         "replica",
+        "was_in_sync",
         "writer",
     )
 
@@ -109,6 +110,8 @@ class Partition:
         self.replica = replica
         self.partition_epoch = 0
         """Which state of the partition the controller was last heard of."""
+        self.was_in_sync = False
+        """Since this node has started: then nothing that was committed is missing here."""
         self.high_watermark = Offset(0)
         self.last_stable_offset = Offset(0)
         """Exclusive: below it every transaction is decided, and the decision is as safe as the high watermark."""

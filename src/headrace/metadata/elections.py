@@ -4,6 +4,9 @@ Only a replica in the in-sync set may lead: it has every record that was ever ac
 is eligible may: it has them too (see `eligible`), and from then on it alone is in sync. If there is none either, the
 partition waits. The last member stays in the set even when it is away, so that nobody who lacks anything takes its
 place.
+
+Who is in sync while somebody leads has just shown what it has. Whoever comes back after nobody led has not: if there
+are several, nobody is elected here, and their logs are compared first (see `comparison`).
 """
 
 from __future__ import annotations
@@ -62,14 +65,26 @@ def electable(image: ClusterImage, partition: Partition, among: tuple[NodeId, ..
     return next(iter(staying or candidates), NO_NODE)
 
 
+def holders(partition: Partition) -> tuple[NodeId, ...]:
+    """Who may be elected: they have all that was ever committed. In the order in which they are to lead."""
+    return tuple(
+        node_id
+        for node_id in (*partition.target, *partition.removing)
+        if node_id in partition.isr or node_id in partition.eligible
+    )
+
+
 def elected(
     image: ClusterImage, partition: Partition, isr: tuple[NodeId, ...], *, but: NodeId = NO_NODE
 ) -> tuple[NodeId, tuple[NodeId, ...]]:
-    """Who is to lead, and who is in sync then: one of `isr` and all of them, else one that is eligible and it alone."""
-    leader = electable(image, partition, isr, but=but)
-    if leader != NO_NODE:
-        return leader, isr
-    leader = electable(image, partition, partition.eligible, but=but)
+    """Who is to lead, and who is in sync then: one of `isr` and all of them, else the one that is eligible, alone.
+    NO_NODE also if there are several whose logs have to be compared first."""
+    is_only_one = len({*isr, *partition.eligible}) == 1
+    if partition.has_leader or is_only_one:
+        leader = electable(image, partition, isr, but=but)
+        if leader != NO_NODE:
+            return leader, isr
+    leader = electable(image, partition, partition.eligible, but=but) if is_only_one else NO_NODE
     return leader, isr if leader == NO_NODE else (leader,)
 
 
@@ -100,14 +115,13 @@ def without_node(image: ClusterImage, node_id: NodeId, *, has_lost_disk: bool = 
 
 
 def with_node(image: ClusterImage, node_id: NodeId) -> list[PartitionChanged]:
-    """What changes when a node is there again: it leads what nobody else could."""
-    return [
-        changed(
-            topic.topic_id, partition, leader=node_id, isr=partition.isr if node_id in partition.isr else (node_id,)
-        )
-        for topic, partition in partitions_of(image)
-        if not partition.has_leader and node_id in {*partition.isr, *partition.eligible}
-    ]
+    """What changes when a node is there again: it leads what nobody else could ever lead."""
+    returned = []
+    for log_id in image.sorted_leaderless():
+        partition = image.partition(*log_id)
+        if partition is not None and holders(partition) == (node_id,):
+            returned.append(changed(log_id.topic_id, partition, leader=node_id, isr=(node_id,)))
+    return returned
 
 
 class ElectionKind(Enum):
@@ -173,9 +187,9 @@ def _why_nobody(partition: Partition) -> str:
 def _elect_any(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged:
     if partition.has_leader:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"node {partition.leader} leads")
-    clean, isr = elected(image, partition, partition.isr)
-    if clean != NO_NODE:
-        return changed(topic_id, partition, leader=clean, isr=isr)
+    clean = electable(image, partition, holders(partition))
+    if clean != NO_NODE:  # whoever asks does not want to wait until logs are compared
+        return changed(topic_id, partition, leader=clean, isr=(clean,))
     staying = [node_id for node_id in partition.target if node_id not in partition.adding]
     by_what_they_may_have = (*staying, *partition.removing, *partition.adding)  # new replicas begin with nothing
     living = next((node_id for node_id in by_what_they_may_have if image.is_here(node_id)), NO_NODE)

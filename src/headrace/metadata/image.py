@@ -137,6 +137,8 @@ class ClusterImage:
     loads: Map[NodeId, Load]  # what is placed on each node
     registrations: int
     """How often nodes were registered: the highest broker epoch."""
+    leaderless: Map[LogId, None]
+    """Partitions that nobody leads."""
 
     def apply(self, record: MetadataRecord) -> ClusterImage:
         return self.apply_all((record,))
@@ -172,6 +174,9 @@ class ClusterImage:
     def sorted_topics(self) -> list[Topic]:
         return sorted(self.topics.values(), key=lambda topic: topic.name)
 
+    def sorted_leaderless(self) -> list[LogId]:
+        return sorted(self.leaderless)
+
     def sorted_nodes(self) -> list[Node]:
         return [self.nodes[node_id] for node_id in self.live_nodes()]
 
@@ -202,6 +207,7 @@ EMPTY_IMAGE = ClusterImage(
     partition_count=0,
     loads=Map(),
     registrations=0,
+    leaderless=Map(),
 )
 
 
@@ -217,7 +223,16 @@ class _Draft:
     times. A record that does not fit the image means that the log or the code is broken: an assert stops the node.
     """
 
-    __slots__ = ("_configs", "_image", "_loads", "_partition_count", "_partitions", "_topic_ids", "_topics")
+    __slots__ = (
+        "_configs",
+        "_image",
+        "_leaderless",
+        "_loads",
+        "_partition_count",
+        "_partitions",
+        "_topic_ids",
+        "_topics",
+    )
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
@@ -225,6 +240,7 @@ class _Draft:
         self._topic_ids: OpenMap[str, TopicId] = image.topic_ids.open()
         self._configs: OpenMap[ConfigResource, Map[str, str]] = image.configs.open()
         self._loads: OpenMap[NodeId, Load] = image.loads.open()
+        self._leaderless: OpenMap[LogId, None] = image.leaderless.open()
         self._partitions: dict[TopicId, OpenMap[int, Partition]] = {}
         self._partition_count = image.partition_count
 
@@ -238,6 +254,7 @@ class _Draft:
             configs=self._configs.close(),
             partition_count=self._partition_count,
             loads=self._loads.close(),
+            leaderless=self._leaderless.close(),
         )
 
     def apply(self, record: MetadataRecord) -> None:
@@ -285,6 +302,7 @@ class _Draft:
         self._partition_count -= len(partitions)
         for partition in partitions.values():
             self._weigh(partition, -1)
+            self._leaderless.discard(LogId(record.topic_id, partition.partition))
         del self._topic_ids[folded_name(topic.name)]
         self._configs.discard(ConfigResource(ResourceKind.TOPIC, topic.name))
 
@@ -301,6 +319,7 @@ class _Draft:
         )
         self._partition_count += 1
         self._weigh(created, 1)
+        self._note_leader(record.topic_id, created)
 
     def _change_partition(self, record: PartitionChanged) -> None:
         partitions = self._partitions_of(record.topic_id)
@@ -311,6 +330,15 @@ class _Draft:
         if after.target != before.target:
             self._weigh(before, -1)
             self._weigh(after, 1)
+        if after.has_leader != before.has_leader:
+            self._note_leader(record.topic_id, after)
+
+    def _note_leader(self, topic_id: TopicId, partition: Partition) -> None:
+        log_id = LogId(topic_id, partition.partition)
+        if partition.has_leader:
+            self._leaderless.discard(log_id)
+        else:
+            self._leaderless[log_id] = None
 
     def _weigh(self, partition: Partition, count: int) -> None:
         """Put a partition on its nodes' scales, or take it off. What is moving weighs where it will be."""

@@ -147,6 +147,14 @@ BEHAVIOUR_CONFIGS = (
         low=1,
     ),
     ConfigKey(
+        "headrace.election.wait.ms",
+        ConfigType.LONG,
+        "10000",
+        "After all who were in sync have crashed: for how long those are waited for "
+        "that are not back yet, before the longest log of the others leads.",
+        low=0,
+    ),
+    ConfigKey(
         "headrace.scrub.interval.ms",
         ConfigType.LONG,
         str(7 * DAY_MS),

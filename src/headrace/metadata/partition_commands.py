@@ -17,6 +17,7 @@ from headrace.metadata.elections import (
     elect,
     electable,
     elected,
+    holders,
     known_partition,
     partitions_of,
 )
@@ -151,6 +152,8 @@ def give_up_replica(
     """A node's copy is damaged, or cannot grow: it leaves the in-sync set, and another leads. Raises Refusal if nobody
     else could.
 
+    If several others could, their logs are compared first, and nobody leads for a moment.
+
     `serves_nothing`: not a record of it can be read. Then it is enough that somebody else may be elected some day: the
     partition waits for that one, rather than be led by a node that has nothing.
 
@@ -166,7 +169,8 @@ def give_up_replica(
     leader, remaining = partition.leader, tuple(member for member in partition.isr if member != node_id)
     if leader in {node_id, NO_NODE}:
         leader, remaining = elected(image, partition, remaining, but=node_id)
-    may_wait = serves_nothing and is_lost and {*partition.isr, *partition.eligible} - {node_id}
+    others = [other for other in holders(partition) if other != node_id]
+    may_wait = bool(others) if serves_nothing and is_lost else any(map(image.is_here, others))
     if leader == NO_NODE and not may_wait:
         raise Refusal(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -198,11 +202,15 @@ def elect_uncleanly(image: ClusterImage, configs: NodeConfigs) -> Decision[int]:
     The response is how many have a leader again.
     """
     records: list[MetadataRecord] = []
-    for topic, partition in partitions_of(image):
-        if partition.has_leader or not topic_settings(image, topic.name, configs).unclean_leader_election_enable:
+    for log_id in image.sorted_leaderless():
+        partition, topic = image.partition(*log_id), image.topics[log_id.topic_id]
+        assert partition is not None, log_id
+        if any(map(image.is_here, holders(partition))):
+            continue  # their logs are being compared
+        if not topic_settings(image, topic.name, configs).unclean_leader_election_enable:
             continue
         with suppress(Refusal):  # none of its replicas is there
-            records.append(elect(image, Election(LogId(topic.topic_id, partition.partition), ElectionKind.UNCLEAN)))
+            records.append(elect(image, Election(log_id, ElectionKind.UNCLEAN)))
     return Decision(tuple(records), len(records))
 
 

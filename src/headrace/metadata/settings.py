@@ -128,6 +128,7 @@ class NodeSettings:
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
+    election_wait_ms: int
     scrub_interval_ms: int
     scrub_max_bytes_per_second: int
     leader_imbalance_check_interval_seconds: int

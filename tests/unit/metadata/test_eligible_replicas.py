@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.metadata.comparison import LogEnd, compared, elect_longest
 from headrace.metadata.config_commands import ConfigEdit, ConfigOperation, ResourceEdits, incremental_alter_configs
 from headrace.metadata.configs import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import NodeConfigs
@@ -24,7 +25,7 @@ from headrace.metadata.partition_commands import (
 from headrace.metadata.records import ConfigChanged, NodeChanged, PartitionChanged, PartitionCreated, TopicCreated
 from headrace.metadata.snapshots import snapshot_records
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import NO_NODE, Epoch, LogId, NodeId
+from headrace.model.names import NO_NODE, Epoch, LogId, NodeId, Offset
 from tests.unit.metadata.small_cluster import numbered_topic_id
 
 ONE, TWO, THREE, FOUR = (NodeId(number) for number in range(1, 5))
@@ -88,6 +89,11 @@ class Cluster:
         broker_epoch = nodes[partition.leader].broker_epoch
         (outcome,) = self.decide(change_in_sync(self.image, partition.leader, broker_epoch, [change]))
         assert not isinstance(outcome.result, Refusal), outcome.result
+
+    def compare(self):
+        """All who may be elected and are here have the same records; nobody else is waited for."""
+        ends = dict.fromkeys(compared(self.image, FIRST), LogEnd(Epoch(0), Offset(10)))
+        self.decide(elect_longest(self.image, {FIRST: ends}, overdue={FIRST}))
 
     def give_up(self, node_id, *, is_lost=True, serves_nothing=False):
         epoch = self.image.nodes[node_id].broker_epoch
@@ -163,16 +169,19 @@ def test_what_is_only_written_may_be_gone_after_a_power_cut_so_nobody_is_eligibl
 def test_one_that_is_eligible_leads_when_nobody_in_sync_is_there(cluster):
     cluster.in_sync(ONE)
     cluster.fence(ONE)
+    cluster.compare()
     assert cluster.state == (TWO, (TWO,), (ONE, THREE)), "One has everything too"
-    assert cluster.partition.leader_epoch == 1
+    assert cluster.partition.leader_epoch == 2, "in 1 nobody led"
 
 
 def test_one_that_comes_back_leads_if_it_is_eligible(cluster):
     cluster.fence(THREE, TWO, ONE)
     assert cluster.state == (NO_NODE, (ONE,), (TWO,))
     cluster.start(THREE)
+    cluster.compare()
     assert cluster.state == (NO_NODE, (ONE,), (TWO,)), "it may lack what One and Two have committed"
     cluster.start(TWO)
+    cluster.compare()
     assert cluster.state == (TWO, (TWO,), (ONE,))
     cluster.start(ONE)
     assert cluster.state == (TWO, (TWO,), (ONE,)), "it follows, and is compared by epoch"
@@ -182,8 +191,10 @@ def test_one_that_drains_leads_only_if_nobody_else_can(cluster):
     cluster.in_sync(ONE)
     cluster.decide(drain_node(cluster.image, TWO))
     cluster.fence(ONE)
+    cluster.compare()
     assert cluster.partition.leader == THREE
     cluster.fence(THREE)
+    cluster.compare()
     assert cluster.state == (TWO, (TWO,), (ONE, THREE))
 
 
@@ -271,6 +282,8 @@ def test_an_unclean_election_prefers_who_has_everything():
     cluster.in_sync(ONE)
     cluster.fence(THREE, TWO, ONE)
     cluster.start(THREE)
+    assert cluster.decide(elect_uncleanly(cluster.image, cluster.configs)) == 0, "its log is compared first"
+    cluster.compare()
     assert cluster.state == (THREE, (THREE,), (ONE, TWO))
     assert cluster.decide(elect_uncleanly(cluster.image, cluster.configs)) == 0
 
@@ -295,6 +308,7 @@ def test_a_copy_without_room_for_more_is_whole_and_eligible():
 def test_a_damaged_leader_leaves_to_one_that_is_eligible(cluster):
     cluster.in_sync(ONE)
     cluster.give_up(ONE)
+    cluster.compare()
     assert cluster.state == (TWO, (TWO,), (THREE,))
     cluster.fence(THREE)
     with pytest.raises(Refusal) as refusal:
@@ -328,6 +342,7 @@ def test_a_leader_without_a_copy_leads_no_longer_although_nobody_else_can(cluste
     cluster.give_up(ONE, serves_nothing=True)
     assert cluster.state == (NO_NODE, (), (TWO,))
     cluster.start(TWO)
+    cluster.compare()
     assert cluster.state == (TWO, (TWO,), ())
 
 
@@ -348,6 +363,7 @@ def test_a_partition_without_a_leader_gets_one_when_a_lost_copy_is_given_up(clus
     cluster.register(THREE)
     cluster.image = cluster.image.apply(NodeChanged(THREE, is_fenced=False, is_draining=False))
     cluster.give_up(TWO)
+    cluster.compare()
     assert cluster.state == (THREE, (THREE,), (ONE,))
 
 
@@ -384,6 +400,7 @@ def test_less_is_asked_for_and_nobody_leads_so_whoever_has_everything_may_still_
     cluster.register(ONE, disk=b"new disk")
     assert cluster.state == (NO_NODE, (), (TWO,))
     cluster.start(TWO)
+    cluster.compare()
     assert cluster.state == (TWO, (TWO,), ())
 
 
@@ -396,6 +413,7 @@ def test_while_nobody_leads_a_set_that_is_large_enough_changes_nothing_for_the_o
     cluster.register(THREE, disk=b"new disk")
     assert cluster.state == (NO_NODE, (ONE,), (TWO,)), "only Three has lost something"
     cluster.start(TWO)
+    cluster.compare()
     assert cluster.state == (TWO, (TWO,), ())
 
 

@@ -92,6 +92,7 @@ SERVED_TO_NODES = (
     ApiKey.JOIN_CLUSTER,
     ApiKey.GIVE_UP_REPLICA,
     ApiKey.LIVE_TRANSACTIONS,
+    ApiKey.DESCRIBE_LOG_ENDS,
 )
 """Only where nodes listen for each other; clients do not hear of them."""
 

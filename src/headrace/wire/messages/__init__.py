@@ -80,6 +80,7 @@ class ApiKey(IntEnum):
     GIVE_UP_REPLICA = 20020
     SCRUB_LOGS = 20021
     LIVE_TRANSACTIONS = 20022
+    DESCRIBE_LOG_ENDS = 20023
 
 
 # Name, module, decoded versions (first, last), advertised versions (first, last), flexible from.
@@ -157,4 +158,5 @@ TABLE: dict[int, tuple[str, str, int, int, int, int, int | None]] = {
     20020: ("GiveUpReplica", "give_up_replica", 0, 0, 0, 0, 0),
     20021: ("ScrubLogs", "scrub_logs", 0, 0, 0, 0, 0),
     20022: ("LiveTransactions", "live_transactions", 0, 0, 0, 0, 0),
+    20023: ("DescribeLogEnds", "describe_log_ends", 0, 0, 0, 0, 0),
 }
