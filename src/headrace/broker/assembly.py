@@ -11,11 +11,12 @@ from headrace.broker.controller import Controller
 from headrace.broker.enrolment import Enrolment, Heartbeats
 from headrace.broker.peers import Peers
 from headrace.broker.quorum import Quorum
-from headrace.broker.raft_letters import from_wire
+from headrace.broker.raft_letters import from_wire, life_of
 from headrace.client.errors import ClientError
+from headrace.metadata.lives import is_over
 from headrace.metadata.node_commands import name_cluster
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
-from headrace.model.names import Offset
+from headrace.model.names import NodeId, Offset
 from headrace.raft.membership import Replica
 from headrace.runtime.network import Address
 from headrace.wire.batches import CorruptBatch
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import Endpoint, MetadataRecord
     from headrace.metadata.settings import NodeSettings
-    from headrace.model.names import NodeId
     from headrace.raft.membership import Membership
     from headrace.runtime.tasks import TaskScope
     from headrace.runtime.world import World
@@ -66,6 +66,8 @@ class Place:
     endpoints: tuple[Endpoint, ...] = ()
     voters: Mapping[NodeId, Address] = field(default_factory=dict)
     """Who founds the cluster, and where they listen for each other."""
+    life: int = 0
+    """How often the disk was started, this time included."""
     met: dict[NodeId, Address] = field(default_factory=dict)
     """Where others listen, as the cluster said when it let this node in, or they said while nobody could decide."""
 
@@ -225,6 +227,8 @@ class Assembly:
             return ErrorCode.INVALID_VOTER_KEY  # somebody else lives here now, at an address that once was another's
         if not self._is_of_this_cluster(letter):
             return ErrorCode.INCONSISTENT_CLUSTER_ID
+        if self._knows_later_life(letter):
+            return ErrorCode.STALE_BROKER_EPOCH
         if letter.term > self.quorum.raft.term + TERM_LEAP_MAX:
             log.warning("a letter that says it is of node %d is of term %d: ignored", letter.source, letter.term)
             return ErrorCode.INVALID_REQUEST
@@ -243,6 +247,18 @@ class Assembly:
         if not letter.cluster_id:
             return letter.source in self.quorum.raft.membership.everybody
         return letter.cluster_id == self.cluster_id
+
+    def _knows_later_life(self, letter: RaftRequest) -> bool:
+        """Who starts on an older copy of its disk has forgotten what it promised: its votes must not count, nor what it
+        says to have on disk. What this node's log says is enough to know it, whether agreed on or not."""
+        source, life = NodeId(letter.source), life_of(letter)
+        images = (self.quorum.image, self.quorum.found_image)
+        return any(is_over(image.nodes.get(source), letter.directory, life) for image in images)
+
+    def take_directory(self, directory: bytes) -> None:
+        """This node's disk counts as another from now on."""
+        self._place.directory = directory
+        self.quorum.forget_votes(directory)
 
     # ---- where others are
 

@@ -34,8 +34,8 @@ REWRITE_BYTES: Final = 64 << 10  # by then it is worth to begin anew, with the l
 
 
 class _Line(NamedTuple):
-    line: bytes
     ballot: Ballot
+    life: int
     end: int
     """Where it ends in the file."""
 
@@ -46,6 +46,8 @@ class BallotBox:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._file: File | None = None
+        self.life = 1
+        """How often this disk was started. `load` counts on: it has to write anyway, also on a disk that is full."""
 
     def load(self) -> Ballot | None:
         """None if nothing was ever saved. DamagedLog if it cannot be told whom this node voted for."""
@@ -56,9 +58,9 @@ class BallotBox:
         end = 0
         for line in content.splitlines(keepends=True):
             end += len(line)
-            ballot = _decoded(line)
-            if ballot is not None:
-                last = _Line(line, ballot, end)
+            decoded = _decoded(line)
+            if decoded is not None:
+                last = _Line(*decoded, end)
         if last is None or len(content) - last.end > UNFLUSHED_MAX:
             position = 0 if last is None else last.end
             problem = "the file that says whom this node voted for is damaged"
@@ -68,12 +70,13 @@ class BallotBox:
             self._file.truncate(last.end)
         # Once more: after a flush that failed, what can be read need not be on the device. On a line of its own, for
         # what is not may have no end.
-        self._append(b"\n" + last.line)
+        self.life = last.life + 1
+        self._append(b"\n" + _encoded(last.ballot, self.life))
         return last.ballot
 
     def save(self, ballot: Ballot) -> None:
         """On the device when it returns. OSError if the disk fails, or is full for too long."""
-        line = _encoded(ballot)
+        line = _encoded(ballot, self.life)
         if self._file is None or (self._file.size() >= REWRITE_BYTES and self._disk.free_bytes() > REWRITE_BYTES):
             self._begin_with(line)
         else:
@@ -97,21 +100,20 @@ class BallotBox:
             self._file.close()
 
 
-def _encoded(ballot: Ballot) -> bytes:
+def _encoded(ballot: Ballot, life: int) -> bytes:
     vote = None
     if ballot.vote is not None:
         vote = {"node": ballot.vote.node_id, "directory": ballot.vote.directory.hex()}
-    text = json.dumps({"term": ballot.term, "vote": vote}).encode()
+    text = json.dumps({"term": ballot.term, "vote": vote, "life": life}).encode()
     return b"%s %08x\n" % (text, crc32c(text))
 
 
-def _decoded(line: bytes) -> Ballot | None:
-    """None if it is not whole."""
+def _decoded(line: bytes) -> tuple[Ballot, int] | None:
+    """The ballot and the life in which it was written; None if the line is not whole."""
     text, _, checksum = line.rpartition(b" ")
     if checksum != b"%08x\n" % crc32c(text):
         return None
     fields = json.loads(text)
     vote = fields["vote"]
-    return Ballot(
-        Term(fields["term"]), None if vote is None else Replica(NodeId(vote["node"]), bytes.fromhex(vote["directory"]))
-    )
+    voted_for = None if vote is None else Replica(NodeId(vote["node"]), bytes.fromhex(vote["directory"]))
+    return Ballot(Term(fields["term"]), voted_for), fields.get("life", 0)  # disks did not always count

@@ -60,7 +60,7 @@ class Belonging:
         check_metadata(self.identity, None, has_logs=bool(found))
         if self.identity.cluster_id and self.identity.origin is not Origin.ALONE:
             # What it has promised to the other voters is gone: it must not be taken for the one that promised it.
-            await self._remember(replace(self.identity, directory=self._world.entropy.token(16)))
+            await self.take_new_directory()
 
     def first_membership(self, *, has_log: bool) -> Membership:
         """Who votes as long as the log does not say. Founders have to meet before they count."""
@@ -81,6 +81,11 @@ class Belonging:
             tasks.start(entrance.knock(found), "ask the cluster in")
         await entrance.wait_heard()
         await self.note_company(quorum)
+
+    async def take_new_directory(self) -> bytes:
+        """The disk is not what it was: from now on it has another name, and nobody believes what the old one had."""
+        await self._remember(replace(self.identity, directory=self._world.entropy.token(16)))
+        return self.identity.directory
 
     async def note_company(self, quorum: Quorum) -> None:
         """A node that others have joined is no longer the only voter, not even if it should lose its log. Its log must

@@ -162,6 +162,10 @@ class Controller:
             self._sessions.end(node_id)
             self._news.set()
 
+    def is_heard(self, node_id: NodeId) -> bool:
+        """Whether the process that is known as this node says that it is there."""
+        return self._sessions is not None and self._sessions.is_heard(node_id, self._now_ms())
+
     async def heartbeat(
         self, node_id: NodeId, broker_epoch: int, applied_end: Offset, *, wants_fence: bool, wants_stop: bool
     ) -> bool:

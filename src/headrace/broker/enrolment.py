@@ -48,8 +48,9 @@ UNWANTED_S: Final = 30.0  # beyond a session: an election may come in between
 
 _UNWANTED: Final = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: (
-        "node {node_id} is running, with another data directory; give this node another --node-id. "
-        "If its disk was just replaced: in a few seconds its last life is known to be over"
+        "node {node_id} is running already, with another data directory or a copy of this one; give this node another "
+        "--node-id and an empty --data-dir. If it has just crashed, or its disk was replaced: in a few seconds that is "
+        "known"
     ),
     ErrorCode.INCONSISTENT_CLUSTER_ID: (
         "the controller belongs to another cluster than the data directory of node {node_id}; look at --voters and "
@@ -91,6 +92,7 @@ class Place(Protocol):
     incarnation: bytes
     directory: bytes
     timing: Heartbeats
+    life: int
 
 
 class Enrolment:
@@ -153,6 +155,8 @@ class Enrolment:
                     place.rack,
                     directory=place.directory,
                     session_ms=place.timing.session_ms,
+                    life=place.life,
+                    is_heard=self._controller.is_heard(place.node_id),
                 )
             )
         request = BrokerRegistrationRequest(
@@ -163,6 +167,7 @@ class Enrolment:
             rack=place.rack,
             log_dirs=[TopicId(place.directory)],
             session_ms=place.timing.session_ms,
+            life=place.life,
         )
         answer = await self._ask_controller(request, BrokerRegistrationResponse)
         if answer.error_code in _UNWANTED:

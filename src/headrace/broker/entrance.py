@@ -153,18 +153,30 @@ class Entrance:
     async def knock(self, identity: Identity) -> None:
         """A node that has a log asks as well, until its leader is heard: its address may have changed, or it may have
         been removed."""
+        twin_since_s: float | None = None
         while not self._quorum.knows_agreed:
             try:
                 outcome = await self._ask_each(identity)
                 if isinstance(outcome, str):
                     break
                 self._not_let_in = outcome.reason
+                twin_since_s = self._twin_since(outcome, twin_since_s)
             except Refusal as refusal:
                 self._quorum.give_up(refusal)
                 return
             await asyncio.sleep(RETRY_S)
         self._not_let_in = None
         await self._tell_as_leader(identity)
+
+    def _twin_since(self, refusal: Refusal, since_s: float | None) -> float | None:
+        """Since when another process is said to be this node. Raises the refusal if that does not pass."""
+        if refusal.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            return None
+        if since_s is None:
+            return self._now_s()
+        if self._now_s() - since_s >= PATIENCE_S:
+            raise refusal
+        return since_s
 
     async def _tell_as_leader(self, identity: Identity) -> None:
         """Others hear from their leader where this node is. If that is this node, they hear it, and cannot answer: so
@@ -254,6 +266,7 @@ class Entrance:
             TopicId(place.directory),
             place.rack,
             place.timing.session_ms,
+            place.life,
             [JoiningEndpoint(*endpoint) for endpoint in place.endpoints],
         )
 

@@ -56,6 +56,11 @@ class MetadataStore:
     def close(self) -> None:
         self._ballots.close()
 
+    @property
+    def life(self) -> int:
+        """How often this disk was started, as of `load_ballot`."""
+        return self._ballots.life
+
     # ---- at start; these block
 
     def load(self, first_voters: Membership) -> RaftLog:

@@ -29,6 +29,7 @@ from headrace.broker.topics import TopicTable
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
 from headrace.metadata.image import EMPTY_IMAGE
+from headrace.metadata.lives import Life
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, TopicId, topic_name_problem
 from headrace.runtime.tasks import Breather, TaskScope, rest
@@ -121,6 +122,7 @@ class Node:
         self._tasks = TaskScope(self._task_failed)
         self._is_following = False
         self._has_left = False
+        self._is_older_copy = False
         self._may_lead = False
         self._leading_again: asyncio.Future[None] | None = None
         self._place: Place
@@ -213,6 +215,9 @@ class Node:
             lambda: self.settings,
         )
         await world.threads.run(self.quorum.load)
+        self._place.life = metadata.life
+        self.assembly.peers.life = Life(metadata.life, self._place.incarnation)
+        self.assembly.peers.on_displaced = self._displaced
         self.fetch_sessions = SessionCache(
             self.topics,
             world.clock,
@@ -492,6 +497,23 @@ class Node:
     def _installed(self, before: ClusterImage, after: ClusterImage) -> None:
         if self._is_following:
             self._following.jumped(before, after)
+
+    def _displaced(self, by: NodeId) -> None:
+        """Another node knows a later life of this one's disk, and believes nothing that this one says."""
+        if self.broker_epoch >= 0:
+            self.fail(DisplacedNode(f"node {by} knows a later process than this one as node {self.node_id}"))
+        elif not self._is_older_copy:
+            self._is_older_copy = True
+            log.error(
+                "the data directory is an older copy: node %d knows a later life of it. What this node has promised "
+                "since then is not in it. So its votes do not count, and it is in sync with nothing until it has "
+                "fetched what it lacks from the others",
+                by,
+            )
+            self._tasks.start(self._become_another_disk(), "older copy")
+
+    async def _become_another_disk(self) -> None:
+        self.assembly.take_directory(await self._belonging.take_new_directory())
 
     def look_at_lease(self, now_s: float) -> None:
         """Others may lead what this node led, as soon as its lease is over: see `Enrolment.look_at_lease`."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from headrace.broker.raft_letters import to_wire
 from headrace.client.connection import Connection
 from headrace.client.errors import ClientError, ConnectionLost, NobodyListens
+from headrace.metadata.lives import UNSAID
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.tasks import TaskScope
 from headrace.wire.api import response_class
@@ -69,6 +70,10 @@ class Peers:
         self._addresses = addresses
         self.cluster_id = cluster_id
         self._on_gone = on_gone
+        self.life = UNSAID
+        """Of this node; letters are signed with it."""
+        self.on_displaced: Callable[[NodeId], None] = lambda _: None
+        """Set by whoever knows what to do: another node knows a later life of this node's disk than this one."""
         self._connections: dict[tuple[NodeId, str], Connection] = {}
         self._opening: dict[tuple[NodeId, str], asyncio.Lock] = {}
         self._postmen: dict[NodeId, _Postman] = {}
@@ -276,7 +281,7 @@ class _Postman:
             log.debug("node %d has left letters unanswered for %g s", self._target, ANSWER_S)
             connection.close()  # it is dead, though nobody has said so; the next letter opens another
             return
-        message = to_wire(letter, self._peers.cluster_id())
+        message = to_wire(letter, self._peers.cluster_id(), self._peers.life)
         try:
             connection.notify(message, response_class(message.API_KEY), self._answered)
         except (ClientError, Refusal) as trouble:
@@ -296,3 +301,5 @@ class _Postman:
                 log.warning("node %d at %s takes no letters of ours: %s", self._target, place, code.name)
         if code in STRANGE:
             self._peers.met_stranger(self._target, place)
+        elif code is ErrorCode.STALE_BROKER_EPOCH:
+            self._peers.on_displaced(self._target)

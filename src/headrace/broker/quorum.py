@@ -19,6 +19,7 @@ from headrace.metadata.records import TopicDeleted
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Offset
 from headrace.raft.log import Snapshot
+from headrace.raft.membership import Replica
 from headrace.raft.node import RaftNode, Timing
 from headrace.raft.ready import Role
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.metadata.records import MetadataRecord
     from headrace.model.names import NodeId, TopicId
     from headrace.raft.log import Entry, Term
-    from headrace.raft.membership import Membership, Replica
+    from headrace.raft.membership import Membership
     from headrace.raft.messages import Letter, Message
     from headrace.raft.ready import Ready
     from headrace.runtime.world import World
@@ -128,6 +129,12 @@ class Quorum:
             return
         self._raft.log.found(membership)
         self._lead_if_alone()
+        self._wake.set()
+
+    def forget_votes(self, directory: bytes) -> None:
+        """What this disk has promised is not known any more. So it is taken for another, which has promised nothing."""
+        self._me = Replica(self._me.node_id, directory)
+        self._raft.forget_votes(self._me, self._now_ms())
         self._wake.set()
 
     def _lead_if_alone(self) -> None:

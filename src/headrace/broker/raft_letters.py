@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from headrace.broker.metadata_entries import batch_of, entries_of
 from headrace.broker.metadata_snapshot import decode_snapshot, encode_snapshot
+from headrace.metadata.lives import UNSAID, Life
 from headrace.model.names import NodeId, Offset
 from headrace.raft.log import Term
 from headrace.raft.membership import Replica
@@ -39,7 +40,14 @@ RaftRequest = (
 )
 
 
-def to_wire(letter: Letter, cluster_id: str) -> RaftRequest:
+def to_wire(letter: Letter, cluster_id: str, life: Life = UNSAID) -> RaftRequest:
+    """`life` is the sender's: whoever knows a later one of its disk does not believe what this one says."""
+    request = _request(letter, cluster_id)
+    request.life, request.incarnation = life
+    return request
+
+
+def _request(letter: Letter, cluster_id: str) -> RaftRequest:
     message = letter.message
     source, directory = message.source
     match message:
@@ -102,6 +110,10 @@ def to_wire(letter: Letter, cluster_id: str) -> RaftRequest:
             return RaftTakeOverRequest(letter.target, cluster_id, source, directory, message.term)
         case _:
             assert_never(message)
+
+
+def life_of(request: RaftRequest) -> Life:
+    return Life(request.life, request.incarnation)
 
 
 def from_wire(request: RaftRequest) -> Message:

@@ -144,6 +144,7 @@ def _to_wire(record: MetadataRecord) -> WireRecord:
                 record.directory,
                 record.is_fenced,
                 record.session_ms,
+                record.life,
             )
         case NodeChanged():
             return wire.NodeChangedRecord(record.node_id, record.is_fenced, record.is_draining)
@@ -200,6 +201,7 @@ def _from_wire(body: WireRecord) -> MetadataRecord:
                 body.directory,
                 body.is_fenced,
                 body.session_ms,
+                body.life,
             )
         case wire.NodeChangedRecord():
             return NodeChanged(NodeId(body.node_id), body.is_fenced, body.is_draining)

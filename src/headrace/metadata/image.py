@@ -47,6 +47,7 @@ class Node:
     is_fenced: bool = False
     is_draining: bool = False
     session_ms: int = SESSION_MS
+    life: int = 0
 
     @property
     def may_lead(self) -> bool:
@@ -376,6 +377,7 @@ class _Draft:
             record.directory,
             record.is_fenced,
             session_ms=record.session_ms,
+            life=record.life,
         )
         self._image = replace(
             self._image,

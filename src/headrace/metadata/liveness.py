@@ -22,12 +22,16 @@ class Sessions:
     """
 
     def __init__(self, sessions_ms: Mapping[NodeId, int], now_ms: int) -> None:
-        self._ends_ms: dict[NodeId, int] = {}
-        for node_id, session_ms in sessions_ms.items():
-            self.heard(node_id, session_ms, now_ms)
+        self._ends_ms = {node_id: _session_end(session_ms, now_ms) for node_id, session_ms in sessions_ms.items()}
+        self._heard: set[NodeId] = set()
 
     def heard(self, node_id: NodeId, session_ms: int, now_ms: int) -> None:
-        self._ends_ms[node_id] = now_ms + int(session_ms * GRACE)
+        self._ends_ms[node_id] = _session_end(session_ms, now_ms)
+        self._heard.add(node_id)
+
+    def is_heard(self, node_id: NodeId, now_ms: int) -> bool:
+        """Whether it has said that it is there, and its session is not over."""
+        return node_id in self._heard and self._ends_ms.get(node_id, 0) > now_ms
 
     def end(self, node_id: NodeId) -> None:
         """It is known to be gone: nobody need wait for its silence."""
@@ -44,6 +48,10 @@ class Sessions:
     def lapsed(self, now_ms: int) -> list[NodeId]:
         """In the order of their ids: every controller would decide the same."""
         return sorted(node_id for node_id, end_ms in self._ends_ms.items() if end_ms <= now_ms)
+
+
+def _session_end(session_ms: int, now_ms: int) -> int:
+    return now_ms + int(session_ms * GRACE)
 
 
 class Lease:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.metadata.controller import Decision
 from headrace.metadata.elections import changed, partitions_of, with_node, without_node
 from headrace.metadata.liveness import SESSION_MS
+from headrace.metadata.lives import Life, is_over
 from headrace.metadata.records import (
     ClusterNamed,
     Endpoint,
@@ -52,6 +53,8 @@ def admit_node(
     *,
     directory: bytes = b"",
     session_ms: int = SESSION_MS,
+    life: int = 0,
+    is_heard: bool = False,
 ) -> Decision[str]:
     """A node asks to be part of the cluster. It is registered, and hears the rest from the metadata log.
 
@@ -65,7 +68,17 @@ def admit_node(
             f"this is the cluster {image.cluster_id}, and the node's data directory belongs to {cluster_id}; "
             "join that one, or choose an empty --data-dir",
         )
-    registered = register_node(image, node_id, incarnation, endpoints, rack, directory=directory, session_ms=session_ms)
+    registered = register_node(
+        image,
+        node_id,
+        incarnation,
+        endpoints,
+        rack,
+        directory=directory,
+        session_ms=session_ms,
+        life=life,
+        is_heard=is_heard,
+    )
     return Decision(registered.records, image.cluster_id, registered.loser)
 
 
@@ -78,17 +91,27 @@ def register_node(
     *,
     directory: bytes = b"",
     session_ms: int = SESSION_MS,
+    life: int = 0,
+    is_heard: bool = False,
 ) -> Decision[int]:
     """A node starts a new life: whatever the last one led or was in sync with ends. The response is its broker epoch.
 
     It is fenced until it has caught up with the metadata and asks to be let in. Asking twice in a life changes nothing.
+    `is_heard`: the last life still says that it is there, so that this one must be on a copy of its disk.
     """
     known = image.nodes.get(node_id)
     if known is not None and known.incarnation == incarnation:
         return Decision((), known.broker_epoch)
     _check_registration(node_id, endpoints, session_ms)
-    # What was flushed in the last life is still there. On another disk it is not.
-    has_lost_disk = known is not None and known.directory not in {b"", directory}
+    if is_heard:
+        raise Refusal(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"node {node_id} is running, and this is another process; if its data directory was copied, choose an "
+            "empty one and another --node-id. If it has just crashed: in a few seconds that is known",
+        )
+    # What was flushed in the last life is still there. On another disk, or an older copy of this one, it is not.
+    is_other_disk = known is not None and known.directory not in {b"", directory}
+    has_lost_disk = is_other_disk or is_over(known, directory, Life(life, incarnation))
     if has_lost_disk and image.is_here(node_id):
         raise Refusal(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -98,7 +121,15 @@ def register_node(
     broker_epoch = image.registrations + 1
     records: list[MetadataRecord] = [
         NodeRegistered(
-            node_id, incarnation, endpoints, rack, broker_epoch, directory, is_fenced=True, session_ms=session_ms
+            node_id,
+            incarnation,
+            endpoints,
+            rack,
+            broker_epoch,
+            directory,
+            is_fenced=True,
+            session_ms=session_ms,
+            life=life if known is None or is_other_disk or not life else max(life, known.life + 1),
         )
     ]
     records += without_node(image, node_id, has_lost_disk=has_lost_disk)

@@ -49,6 +49,8 @@ class NodeRegistered:
     is_fenced: bool = False
     session_ms: int = SESSION_MS
     """For so long the node goes on leading without hearing from a controller."""
+    life: int = 0
+    """How often its disk was started; 0 if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,12 @@ class RaftNode:
             others_first = sum(other < self.me.node_id for other in self.membership.voter_ids if other != node_id)
             self._election_at_ms = now_ms + int(self.timing.heartbeat_ms * (others_first + self._chance() / 4))
 
+    def forget_votes(self, me: Replica, now_ms: int) -> None:
+        """This node's disk has not kept what it promised, and counts as another from now on: it neither stands nor
+        votes before the others have taken it in again."""
+        self.me = me
+        self._follow(None, now_ms)
+
     # ---- what it can be asked to do
 
     def propose(self, payload: bytes, width: int = 1) -> Offset:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+from copy import deepcopy
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
@@ -272,6 +273,27 @@ class Device:
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         self._trace.note("bit flipped", self.name, path, position, bit)
         self.file(path).flip_bit(position, bit)
+
+    def tear(self, path: str, lost_bytes: int) -> None:
+        """The end of a file is gone, though it was synced: the device has lied."""
+        self._trace.note("torn", self.name, path, lost_bytes)
+        file = self.file(path)
+        file.truncate(max(0, len(file.cached) - lost_bytes))
+        file.sync()
+
+    def copy(self) -> StoredDirectory:
+        """All that is on it, as a backup holds it."""
+        self.persist_entries()
+        for file in self.contents():
+            file.sync()
+        return deepcopy(self.root)
+
+    def put_back(self, copy: StoredDirectory) -> None:
+        """An older copy takes the place of everything."""
+        self._trace.note("older copy", self.name)
+        self.root = deepcopy(copy)
+        self._pending.clear()
+        self._contents = None
 
     def lose(self, path: str) -> None:
         """A file or directory is gone, and no power cut brings it back."""

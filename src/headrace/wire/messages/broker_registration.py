@@ -72,6 +72,7 @@ class BrokerRegistrationRequest:
     log_dirs: list[TopicId] = field(default_factory=list)
     previous_broker_epoch: int = -1
     session_ms: int = 2000  # ours: for so long the node may be silent
+    life: int = 0  # ours: how often this disk was started
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -85,12 +86,15 @@ class BrokerRegistrationRequest:
         log_dirs = reader.uuids(True) if version >= 2 else []
         previous_broker_epoch = reader.int64() if version >= 3 else -1
         session_ms: int = 2000
+        life: int = 0
         for tag in reader.tagged_fields():
             if tag == 10000:
                 session_ms = reader.int32()
+            elif tag == 10001:
+                life = reader.int64()
         return cls(
             broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, log_dirs,
-            previous_broker_epoch, session_ms,
+            previous_broker_epoch, session_ms, life,
         )
 
     def encode(self, writer: Writer, version: int) -> None:
@@ -117,6 +121,10 @@ class BrokerRegistrationRequest:
             value = Writer()
             value.int32(self.session_ms)
             tagged.append((10000, value))
+        if self.life != 0:
+            value = Writer()
+            value.int64(self.life)
+            tagged.append((10001, value))
         writer.tagged_fields(tagged)
 
 

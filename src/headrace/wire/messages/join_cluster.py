@@ -46,6 +46,7 @@ class JoinClusterRequest:
     directory_id: TopicId = NO_TOPIC_ID
     rack: str | None = None
     session_ms: int = 2000
+    life: int = 0  # how often this disk was started
     endpoints: list[JoiningEndpoint] = field(default_factory=list)
 
     @classmethod
@@ -56,8 +57,11 @@ class JoinClusterRequest:
         rack = reader.nullable_string(True)
         session_ms = reader.int32()
         endpoints = reader.array(JoiningEndpoint.decode, version, True, 7)
-        reader.skip_tagged_fields()
-        return cls(node_id, cluster_id, incarnation_id, directory_id, rack, session_ms, endpoints)
+        life: int = 0
+        for tag in reader.tagged_fields():
+            if tag == 0:
+                life = reader.int64()
+        return cls(node_id, cluster_id, incarnation_id, directory_id, rack, session_ms, life, endpoints)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.node_id)
@@ -66,7 +70,12 @@ class JoinClusterRequest:
         writer.nullable_string(self.rack, True)
         writer.int32(self.session_ms)
         writer.array(self.endpoints, version, True)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.life != 0:
+            value = Writer()
+            value.int64(self.life)
+            tagged.append((0, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)

@@ -80,6 +80,7 @@ class NodeRegisteredRecord:
     directory: bytes = b""  # the disk that the node remembers on; empty: not said
     is_fenced: bool = False  # until it has caught up with the metadata it serves nothing
     session_ms: int = 2000  # for so long it may be silent and still lead
+    life: int = 0  # how often the disk was started; 0: not said
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -91,6 +92,7 @@ class NodeRegisteredRecord:
         directory: bytes = b""
         is_fenced: bool = False
         session_ms: int = 2000
+        life: int = 0
         for tag in reader.tagged_fields():
             if tag == 0:
                 broker_epoch = reader.int64()
@@ -100,7 +102,9 @@ class NodeRegisteredRecord:
                 is_fenced = reader.boolean()
             elif tag == 3:
                 session_ms = reader.int32()
-        return cls(node_id, incarnation, endpoints, rack, broker_epoch, directory, is_fenced, session_ms)
+            elif tag == 4:
+                life = reader.int64()
+        return cls(node_id, incarnation, endpoints, rack, broker_epoch, directory, is_fenced, session_ms, life)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.node_id)
@@ -124,6 +128,10 @@ class NodeRegisteredRecord:
             value = Writer()
             value.int32(self.session_ms)
             tagged.append((3, value))
+        if self.life != 0:
+            value = Writer()
+            value.int64(self.life)
+            tagged.append((4, value))
         writer.tagged_fields(tagged)
 
 

@@ -29,6 +29,8 @@ class RaftAppendAnswerRequest:
     asked_end: int = 0
     session: int = 0
     round: int = 0
+    life: int = 0  # how often this disk was started; 0: not said
+    incarnation: bytes = b""  # chosen anew on each start
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -37,8 +39,17 @@ class RaftAppendAnswerRequest:
         source = reader.int32()
         directory = reader.blob(True)
         term, is_accepted, end, hint_term, asked_end, session, round = reader.unpack(_itqiqiq)
-        reader.skip_tagged_fields()
-        return cls(target, cluster_id, source, directory, term, is_accepted, end, hint_term, asked_end, session, round)
+        life: int = 0
+        incarnation: bytes = b""
+        for tag in reader.tagged_fields():
+            if tag == 0:
+                life = reader.int64()
+            elif tag == 1:
+                incarnation = reader.blob(True)
+        return cls(
+            target, cluster_id, source, directory, term, is_accepted, end, hint_term, asked_end, session, round, life,
+            incarnation,
+        )
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.target)
@@ -48,7 +59,16 @@ class RaftAppendAnswerRequest:
         writer.pack(
             _itqiqiq, self.term, self.is_accepted, self.end, self.hint_term, self.asked_end, self.session, self.round,
         )
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.life != 0:
+            value = Writer()
+            value.int64(self.life)
+            tagged.append((0, value))
+        if self.incarnation != b"":
+            value = Writer()
+            value.blob(self.incarnation, True)
+            tagged.append((1, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)

@@ -29,6 +29,8 @@ class RaftAppendEntriesRequest:
     session: int = 0
     round: int = 0
     entries: bytes | memoryview | None = None  # batches of the metadata log
+    life: int = 0  # how often this disk was started; 0: not said
+    incarnation: bytes = b""  # chosen anew on each start
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -38,10 +40,16 @@ class RaftAppendEntriesRequest:
         directory = reader.blob(True)
         term, previous_end, previous_term, commit_end, session, round = reader.unpack(_iqiqiq)
         entries = reader.nullable_view(True)
-        reader.skip_tagged_fields()
+        life: int = 0
+        incarnation: bytes = b""
+        for tag in reader.tagged_fields():
+            if tag == 0:
+                life = reader.int64()
+            elif tag == 1:
+                incarnation = reader.blob(True)
         return cls(
             target, cluster_id, source, directory, term, previous_end, previous_term, commit_end, session, round,
-            entries,
+            entries, life, incarnation,
         )
 
     def encode(self, writer: Writer, version: int) -> None:
@@ -53,7 +61,16 @@ class RaftAppendEntriesRequest:
             _iqiqiq, self.term, self.previous_end, self.previous_term, self.commit_end, self.session, self.round,
         )
         writer.nullable_blob(self.entries, True)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.life != 0:
+            value = Writer()
+            value.int64(self.life)
+            tagged.append((0, value))
+        if self.incarnation != b"":
+            value = Writer()
+            value.blob(self.incarnation, True)
+            tagged.append((1, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)

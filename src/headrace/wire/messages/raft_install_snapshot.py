@@ -26,6 +26,8 @@ class RaftInstallSnapshotRequest:
     session: int = 0
     round: int = 0
     snapshot: bytes = b""  # as it is kept on disk
+    life: int = 0  # how often this disk was started; 0: not said
+    incarnation: bytes = b""  # chosen anew on each start
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -35,8 +37,14 @@ class RaftInstallSnapshotRequest:
         directory = reader.blob(True)
         term, session, round = reader.unpack(_iiq)
         snapshot = reader.blob(True)
-        reader.skip_tagged_fields()
-        return cls(target, cluster_id, source, directory, term, session, round, snapshot)
+        life: int = 0
+        incarnation: bytes = b""
+        for tag in reader.tagged_fields():
+            if tag == 0:
+                life = reader.int64()
+            elif tag == 1:
+                incarnation = reader.blob(True)
+        return cls(target, cluster_id, source, directory, term, session, round, snapshot, life, incarnation)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.target)
@@ -45,7 +53,16 @@ class RaftInstallSnapshotRequest:
         writer.blob(self.directory, True)
         writer.pack(_iiq, self.term, self.session, self.round)
         writer.blob(self.snapshot, True)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.life != 0:
+            value = Writer()
+            value.int64(self.life)
+            tagged.append((0, value))
+        if self.incarnation != b"":
+            value = Writer()
+            value.blob(self.incarnation, True)
+            tagged.append((1, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)

@@ -27,6 +27,8 @@ class RaftRequestVoteRequest:
     end: int = 0
     is_rehearsal: bool = False
     is_appointed: bool = False
+    life: int = 0  # how often this disk was started; 0: not said
+    incarnation: bytes = b""  # chosen anew on each start
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -35,8 +37,16 @@ class RaftRequestVoteRequest:
         source = reader.int32()
         directory = reader.blob(True)
         term, last_term, end, is_rehearsal, is_appointed = reader.unpack(_iiqtt)
-        reader.skip_tagged_fields()
-        return cls(target, cluster_id, source, directory, term, last_term, end, is_rehearsal, is_appointed)
+        life: int = 0
+        incarnation: bytes = b""
+        for tag in reader.tagged_fields():
+            if tag == 0:
+                life = reader.int64()
+            elif tag == 1:
+                incarnation = reader.blob(True)
+        return cls(
+            target, cluster_id, source, directory, term, last_term, end, is_rehearsal, is_appointed, life, incarnation,
+        )
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.target)
@@ -44,7 +54,16 @@ class RaftRequestVoteRequest:
         writer.int32(self.source)
         writer.blob(self.directory, True)
         writer.pack(_iiqtt, self.term, self.last_term, self.end, self.is_rehearsal, self.is_appointed)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.life != 0:
+            value = Writer()
+            value.int64(self.life)
+            tagged.append((0, value))
+        if self.incarnation != b"":
+            value = Writer()
+            value.blob(self.incarnation, True)
+            tagged.append((1, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)

@@ -20,6 +20,8 @@ class RaftTakeOverRequest:
     source: int = 0
     directory: bytes = b""
     term: int = 0
+    life: int = 0  # how often this disk was started; 0: not said
+    incarnation: bytes = b""  # chosen anew on each start
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -28,8 +30,14 @@ class RaftTakeOverRequest:
         source = reader.int32()
         directory = reader.blob(True)
         term = reader.int32()
-        reader.skip_tagged_fields()
-        return cls(target, cluster_id, source, directory, term)
+        life: int = 0
+        incarnation: bytes = b""
+        for tag in reader.tagged_fields():
+            if tag == 0:
+                life = reader.int64()
+            elif tag == 1:
+                incarnation = reader.blob(True)
+        return cls(target, cluster_id, source, directory, term, life, incarnation)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.target)
@@ -37,7 +45,16 @@ class RaftTakeOverRequest:
         writer.int32(self.source)
         writer.blob(self.directory, True)
         writer.int32(self.term)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.life != 0:
+            value = Writer()
+            value.int64(self.life)
+            tagged.append((0, value))
+        if self.incarnation != b"":
+            value = Writer()
+            value.blob(self.incarnation, True)
+            tagged.append((1, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)

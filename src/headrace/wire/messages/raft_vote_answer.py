@@ -25,6 +25,8 @@ class RaftVoteAnswerRequest:
     term: int = 0
     is_granted: bool = False
     is_rehearsal: bool = False
+    life: int = 0  # how often this disk was started; 0: not said
+    incarnation: bytes = b""  # chosen anew on each start
 
     @classmethod
     def decode(cls, reader: Reader, version: int) -> Self:
@@ -33,8 +35,14 @@ class RaftVoteAnswerRequest:
         source = reader.int32()
         directory = reader.blob(True)
         term, is_granted, is_rehearsal = reader.unpack(_itt)
-        reader.skip_tagged_fields()
-        return cls(target, cluster_id, source, directory, term, is_granted, is_rehearsal)
+        life: int = 0
+        incarnation: bytes = b""
+        for tag in reader.tagged_fields():
+            if tag == 0:
+                life = reader.int64()
+            elif tag == 1:
+                incarnation = reader.blob(True)
+        return cls(target, cluster_id, source, directory, term, is_granted, is_rehearsal, life, incarnation)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.target)
@@ -42,7 +50,16 @@ class RaftVoteAnswerRequest:
         writer.int32(self.source)
         writer.blob(self.directory, True)
         writer.pack(_itt, self.term, self.is_granted, self.is_rehearsal)
-        writer.no_tagged_fields()
+        tagged: list[tuple[int, Writer]] = []
+        if self.life != 0:
+            value = Writer()
+            value.int64(self.life)
+            tagged.append((0, value))
+        if self.incarnation != b"":
+            value = Writer()
+            value.blob(self.incarnation, True)
+            tagged.append((1, value))
+        writer.tagged_fields(tagged)
 
 
 @dataclass(slots=True)

@@ -29,6 +29,8 @@ async def handle(message: BrokerRegistrationRequest, request: Request) -> Broker
                 message.rack,
                 directory=message.log_dirs[0] if message.log_dirs else b"",
                 session_ms=message.session_ms,
+                life=message.life,
+                is_heard=node.controller.is_heard(NodeId(message.broker_id)),
             )
         )
     except Refusal as refusal:

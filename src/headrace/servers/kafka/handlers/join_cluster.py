@@ -34,6 +34,8 @@ async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterRe
                 message.rack,
                 directory=message.directory_id,
                 session_ms=message.session_ms,
+                life=message.life,
+                is_heard=node.controller.is_heard(NodeId(message.node_id)),
             )
         )
     except Refusal as refusal:
