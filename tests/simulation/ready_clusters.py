@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.metadata.assignments import ManualAssignment
+from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.model.errors import Refusal
 from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from headrace.model.names import NodeId
     from headrace.simulation.universe import Universe
 
 
@@ -26,3 +30,14 @@ async def ready_cluster(
 def controller_and_others(cluster: SimulatedCluster) -> tuple[NodeProcess, list[NodeProcess]]:
     controller = next(it for it in cluster.nodes if it.node is not None and it.node.is_controller)
     return controller, [it for it in cluster.nodes if it is not controller]
+
+
+async def create_assigned(controller: NodeProcess, name: str, replicas: Sequence[tuple[NodeId, ...]]) -> None:
+    """A topic whose partitions are on just these nodes. To be run as part of the controller's life."""
+    node = controller.node
+    assert node is not None
+    topic = NewTopic(name, assignments=tuple(ManualAssignment(index, nodes) for index, nodes in enumerate(replicas)))
+    (outcome,) = await node.quorum.submit(
+        lambda image: create_topics(image, [topic], node.configs, node.new_topic_id)
+    )
+    assert not isinstance(outcome.result, Refusal), outcome

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.metadata.assignments import ManualAssignment
-from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.simulation.faults import DISK_REPLACED, LOST_DISK
 from headrace.simulation.scenario import run_scenario
 from headrace.simulation.universe import Universe, run
-from tests.simulation.ready_clusters import controller_and_others, ready_cluster
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.model.names import NodeId
-    from headrace.simulation.cluster import NodeProcess
+from tests.simulation.ready_clusters import controller_and_others, create_assigned, ready_cluster
 
 NODES = 3
 SEEDS = 1
@@ -52,8 +43,9 @@ def test_a_node_with_a_new_disk_says_once_what_no_copy_is_left_of(caplog: pytest
         cluster = await ready_cluster(universe)
         controller, (unlucky, other) = controller_and_others(cluster)
         replicas = [(unlucky.node_id,)] * 7
-        await controller.host.start(create(controller, "alone", replicas), "controller")
-        await controller.host.start(create(controller, "both", [(unlucky.node_id, other.node_id)]), "controller")
+        await controller.host.start(create_assigned(controller, "alone", replicas), "controller")
+        both = [(unlucky.node_id, other.node_id)]
+        await controller.host.start(create_assigned(controller, "both", both), "controller")
         while len(unlucky.node.topics.partitions()) < 8:
             await asyncio.sleep(LOOK_S)
         unlucky.host.power_cut()
@@ -68,13 +60,6 @@ def test_a_node_with_a_new_disk_says_once_what_no_copy_is_left_of(caplog: pytest
     assert "of 7 partitions of this node" in said
     assert "(alone-0, alone-1, alone-2, alone-3, alone-4, …)" in said
     assert "elect-leaders --unclean" in said
-
-
-async def create(controller: NodeProcess, name: str, replicas: Sequence[tuple[NodeId, ...]]) -> None:
-    node = controller.node
-    assert node is not None
-    topic = NewTopic(name, assignments=tuple(ManualAssignment(index, nodes) for index, nodes in enumerate(replicas)))
-    await node.quorum.submit(lambda image: create_topics(image, [topic], node.configs, node.new_topic_id))
 
 
 @pytest.mark.long

@@ -15,8 +15,8 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.network import Address
 from headrace.simulation.cluster import NodeProcess
 from headrace.simulation.universe import Universe, run
-from headrace.storage import layout
-from tests.simulation.ready_clusters import ready_cluster
+from headrace.storage import checkpoints, layout
+from tests.simulation.ready_clusters import controller_and_others, create_assigned, ready_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,8 @@ PARTITIONS = 6
 TORN_BYTES = 2_000
 LIMIT_S = 300.0
 LOOK_S = 0.1
+CHECKPOINT_S = 35.0  # by then what is written was checkpointed
+OVERDUE_S = 20.0
 ORDERS = list(permutations(range(3)))
 
 
@@ -52,6 +54,16 @@ async def create_topic(cluster: SimulatedCluster) -> None:
         await Admin(cluster.client("operator")).create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)
 
     await cluster.run_on("operator", work())
+
+
+async def create_on_two(cluster: SimulatedCluster) -> None:
+    """On the first two nodes; the third is there to decide."""
+    controller, _ = controller_and_others(cluster)
+    replicas = tuple(process.node_id for process in cluster.nodes[:2])
+    await controller.host.start(create_assigned(controller, TOPIC, [replicas] * PARTITIONS), "create")
+    while not all(it.node is not None and it.node.image.topic_named(TOPIC) for it in cluster.nodes):
+        await asyncio.sleep(LOOK_S)
+    await settle(cluster)
 
 
 def crash_all(cluster: SimulatedCluster) -> None:
@@ -144,6 +156,50 @@ def test_nothing_is_lost_by_one_older_copy_whoever_is_back_first(order: tuple[in
         expect_all(cluster, acked)
 
     run(play, seed=sum(order), limit_s=LIMIT_S)
+
+
+def test_a_log_that_lacks_what_was_safe_in_it_does_not_lead_however_long_it_takes() -> None:
+    async def play(universe: Universe) -> None:
+        cluster = await ready_cluster(universe)
+        torn, whole, third = cluster.nodes
+        await create_on_two(cluster)
+        acked = await write(cluster, "before")
+        await asyncio.sleep(CHECKPOINT_S)
+        crash_all(cluster)
+        tear(torn)
+        await start([torn, third], gap_s=OVERDUE_S)
+        assert third.node is not None
+        assert len(third.node.image.leaderless) == PARTITIONS
+        whole.launch()
+        await settle(cluster)
+        expect_all(cluster, acked)
+
+    run(play, seed=1, limit_s=LIMIT_S)
+
+
+def test_what_was_committed_is_kept_where_it_must_be_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    """A torn disk that knows of no checkpoint is all that is back in time. It leads, and the other has more."""
+
+    async def play(universe: Universe) -> None:
+        cluster = await ready_cluster(universe)
+        torn, whole, third = cluster.nodes
+        await create_on_two(cluster)
+        acked = await write(cluster, "before")
+        await asyncio.sleep(CHECKPOINT_S)
+        crash_all(cluster)
+        tear(torn)
+        torn.host.device.lose(checkpoints.RECOVERY_POINTS)
+        await start([torn, third], gap_s=OVERDUE_S)
+        whole.launch()
+        await settle(cluster)
+        kept = b"".join(bytes(file.cached) for path, file in whole.host.device.files() if path.endswith(layout.CUT))
+        lost = [value for (index, offset), value in acked.items() if offset >= led_by(cluster, index).high_watermark]
+        assert lost
+        assert all(value in kept for value in lost)
+
+    run(play, seed=1, limit_s=LIMIT_S)
+    loud = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert sum("lacks records that were committed" in text for text in loud) == PARTITIONS
 
 
 def test_the_vote_of_an_older_copy_does_not_count() -> None:

@@ -109,6 +109,7 @@ class Followers:
         await self._store.swaps.expect_gaps(partition.log)
 
     async def cut(self, partition: Partition, offset: Offset) -> None:
+        await self._keep_committed(partition, offset)
         log.info("%s: cut at %d, where the leader's log goes on differently", partition.name, offset)
         done = self._cuts[partition.log_id] = asyncio.get_running_loop().create_future()
         try:
@@ -116,6 +117,26 @@ class Followers:
         finally:
             del self._cuts[partition.log_id]
             done.set_result(None)
+
+    async def _keep_committed(self, partition: Partition, offset: Offset) -> None:
+        """The leader lacks what was once committed: whoever elected it knew no better, or did not mind. What is cut off
+        here may be the last copy. Raises Refusal if there is no room to keep it."""
+        committed = max(partition.high_watermark, self._store.committed_offset(partition.log_id))
+        if offset >= committed:
+            return
+        kept = await self._store.keep_tail(partition.log, offset)
+        settings = partition.settings
+        is_expected = settings.unclean_leader_election_enable or not settings.commits_when_flushed
+        log.log(
+            logging.WARNING if is_expected else logging.ERROR,
+            "%s: its leader, node %d, lacks records that were committed. This copy is cut at %d, and was known to be "
+            "committed up to %d; what is cut off is kept in %s",
+            partition.name,
+            partition.replica.leader,
+            offset,
+            committed,
+            ", ".join(kept) or "no file: it held nothing there",
+        )
 
     async def cut_done(self, log_id: LogId) -> None:
         """Until nothing is being cut off: nobody may write there meanwhile, a new leader least of all."""

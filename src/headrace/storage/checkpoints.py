@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEAN_SHUTDOWN = "clean-shutdown"
 SCRUBS = "scrub-checkpoint"
 VERSION = "0"

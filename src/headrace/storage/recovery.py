@@ -488,7 +488,7 @@ class _Recovery:
         followers = self.segments[number + 1 :]
         cut_bytes = file.size() - bad.position
         if is_kept and cut_bytes:
-            self._keep(segment.stem, partial(_copy_bytes, self.disk, file, bad.position))
+            self._keep(segment.stem, partial(copy_bytes, self.disk, file, bad.position))
         file.truncate(bad.position)
         file.sync()  # or the removed bytes could show up again among those that are written in their place
         for follower in followers:
@@ -522,13 +522,14 @@ def _new_segment(disk: Disk, directory: str, base_offset: int) -> Segment:
     return segment
 
 
-def _copy_bytes(disk: Disk, source: File, position: int, path: str) -> None:
+def copy_bytes(disk: Disk, source: File, position: int, path: str) -> None:
     disk.remove(path)
     target = disk.open(path, create=True)
     try:
         while chunk := source.read(position, CHUNK_BYTES):
             if target.append([chunk]) < len(chunk):
-                raise OSError(errno.ENOSPC, f"there is no space to keep what recovery must cut, in {path}")
+                raise OSError(errno.ENOSPC, f"there is no space to keep what must be cut off, in {path}")
             position += len(chunk)
+        target.sync()
     finally:
         target.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
@@ -15,6 +16,7 @@ from headrace.runtime.tasks import Breather, outlast
 from headrace.runtime.threads import GENERAL_WORKERS
 from headrace.storage import checkpoints, layout
 from headrace.storage.compaction.swaps import Swaps
+from headrace.storage.cut_copies import CutSegment, keep_tail
 from headrace.storage.damage import DamagedLog
 from headrace.storage.directories import make_successor, put_successor, put_successors_left, remove_directory
 from headrace.storage.disk_work import DiskWork, disk_trouble
@@ -22,7 +24,7 @@ from headrace.storage.flusher import LANE, Flusher
 from headrace.storage.handles import OPEN_FILES, Handles
 from headrace.storage.recovery import create_log, open_log
 from headrace.storage.side_files import note_written, write_all
-from headrace.storage.stored_offsets import RecoveryPoints, StartOffsets
+from headrace.storage.stored_offsets import CommittedOffsets, RecoveryPoints, StartOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,6 +65,7 @@ class LogStore:
         self._work = DiskWork(world)
         self._points = RecoveryPoints(self._work)
         self._starts = StartOffsets(self._work)
+        self._committed = CommittedOffsets(self._work)
         self._checkpointing = asyncio.Lock()
         self.swaps = Swaps(self._work)
 
@@ -93,6 +96,7 @@ class LogStore:
                     found.append(log_id)
         self._points.load()
         self._starts.load(found)
+        self._committed.load()
         return found
 
     async def run(self) -> None:
@@ -116,6 +120,7 @@ class LogStore:
         is_complete = not self._unopened and len(closed) == len(logs)
         async with self._checkpointing:
             await self.flusher.sync_everything()
+            await self._committed.store({log.log_id: log.high_watermark for log in logs})
             is_stored = await self._points.store({**self._points.all(), **closed})
             if await self._store_starts() and is_stored and is_complete:
                 await self._work.replace(checkpoints.CLEAN_SHUTDOWN, b"")
@@ -247,6 +252,7 @@ class LogStore:
         self.swaps.forget(log_id)
         self._points.forget(log_id)
         self._starts.forget(log_id)
+        self._committed.forget(log_id)
 
     async def drop_damaged(self, log_id: LogId) -> None:
         """Remove the damaged copy of a log, if there is one: a whole one took its place."""
@@ -298,6 +304,24 @@ class LogStore:
         stray = directory + layout.STRAY
         await self._work.run(partial(self.world.disk.rename, directory, stray))
         return stray
+
+    def committed_offset(self, log_id: LogId) -> int:
+        """Up to where (exclusive) a log was known to be committed at its last checkpoint; 0 if that is not known."""
+        return self._committed.of(log_id)
+
+    async def keep_tail(self, log: PartitionLog, offset: int) -> list[str]:
+        """Copy what a log holds from `offset` on. Returns where; Refusal while there is no room for it."""
+        async with self.swaps.rewriting, self._checkpointing:  # or its files may go while they are copied
+            ends = [segment.base_offset for segment in log.segments[1:]]
+            tail = [
+                CutSegment(segment.log_path, segment.base_offset, segment.size)
+                for segment, end in zip_longest(log.segments, ends)
+                if end is None or end > offset
+            ]
+            try:
+                return await self._work.run(partial(keep_tail, self.world.disk, log.directory, tail, offset))
+            except OSError as error:
+                raise disk_trouble(error, f"keep what is cut off {log.directory}") from error
 
     async def truncate(self, log: PartitionLog, offset: int, on_cut: Callable[[], None] | None = None) -> None:
         """Cut the end off a log. Its recovery point goes down first: what is written there later is not yet safe. So
@@ -365,6 +389,7 @@ class LogStore:
                 await self.flusher.sync_everything()
                 await self._points.store(points)
             await self._store_starts()
+            await self._committed.store({log_id: log.high_watermark for log_id, log in self._logs.items()})
 
     async def _save_hints(self, logs: Sequence[PartitionLog]) -> dict[LogId, int]:
         """Returns the logs for which there was room, and up to where they were flushed when their hints were taken."""

@@ -6,6 +6,7 @@ who stores a start removes the files below it only afterwards. Whoever stores ho
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.storage import checkpoints, layout
@@ -59,6 +60,36 @@ class RecoveryPoints:
         self._outdated = {log_id: None for log_id in self._outdated if log_id in stored}
         self._stored = {log_id: point for log_id, point in stored.items() if log_id not in self._outdated}
         return True
+
+
+class CommittedOffsets:
+    """High watermarks, for the next life: until a leader has told it one, it would know of nothing to be committed."""
+
+    def __init__(self, work: DiskWork) -> None:
+        self._work = work
+        self._stored: dict[LogId, int] = {}
+
+    def load(self) -> None:
+        """Blocks."""
+        self._stored = checkpoints.read_offsets(self._work.disk, checkpoints.HIGH_WATERMARKS)
+
+    def of(self, log_id: LogId) -> int:
+        """0 if nothing is known."""
+        return self._stored.get(log_id, 0)
+
+    def forget(self, log_id: LogId) -> None:
+        self._stored.pop(log_id, None)
+
+    async def store(self, offsets: Mapping[LogId, int]) -> None:
+        """Beside those of logs that are not open. On a full disk the old ones must do: they promise less."""
+        known = {**self._stored, **offsets}
+        if known != self._stored:
+            self._stored = known
+            await self._work.run(partial(_store_committed, self._work.disk, dict(known)))
+
+
+def _store_committed(disk: Disk, offsets: Mapping[LogId, int]) -> None:
+    replace_if_room(disk, checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(offsets))
 
 
 class StartOffsets:
