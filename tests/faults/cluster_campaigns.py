@@ -124,8 +124,12 @@ class ClusterCampaign:
                 outage_s = self.probe.wait_writable(began_s)
             self.outages_s.setdefault(name, []).append(outage_s)
             print(f"{time.strftime('%H:%M:%S')} {name}: writable again after {outage_s:.2f} s", flush=True)
-            wait_for_acks([*self.durable, self.probe], 2)
+            self.wait_for_acks(2)
             self.group.wait_for_commits(1)
+
+    def wait_for_acks(self, count: int) -> None:
+        """Until each of those who wait for all has so many more."""
+        wait_for_acks([*self.durable, self.probe], count)
 
     def acked_meanwhile(self, wait_s: float) -> int:
         """How many sends with acks=all that begin from now on are acked within this time."""

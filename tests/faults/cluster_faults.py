@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from tests.faults.log_readers import partition_directories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
 
 LONELY_S = 3.0  # longer than a session: the node that is left has noticed by then
 FREEZE_S = (1.0, 3.5)  # around the two seconds of a session
+TORN_BYTES = 2_000
+STARTS_APART_S = (0.0, 1.5)
 
 
 # ---- SIGKILL
@@ -72,3 +78,51 @@ def _frozen(campaign: ClusterCampaign, victim: NodeProcess) -> Iterator[float]:
     finally:
         victim.thaw()
     yield began_s
+
+
+# ---- SIGKILL of all, and a disk that has not kept what it promised
+
+
+@contextmanager
+def torn_disk_after_an_outage(campaign: ClusterCampaign) -> Iterator[float]:
+    """One has lost the ends of its logs. It is the first that is back."""
+    nodes, torn = campaign.cluster.nodes.values(), campaign.chance.choice(list(campaign.cluster.nodes.values()))
+    places = partition_directories(campaign.cluster.bootstrap, torn.data_dir, campaign.partitions)
+    for node in nodes:
+        node.kill()
+    for directory in places.values():
+        log = max(directory.glob("*.log"))
+        os.truncate(log, max(0, log.stat().st_size - TORN_BYTES))
+    yield _back(campaign, torn)
+    for node in nodes:
+        node.wait_ready()
+
+
+@contextmanager
+def older_disk_after_an_outage(campaign: ClusterCampaign) -> Iterator[float]:
+    """One comes back with a copy of its data directory that was made in an earlier outage. It is the first."""
+    nodes, older = list(campaign.cluster.nodes.values()), campaign.chance.choice(list(campaign.cluster.nodes.values()))
+    for node in nodes:
+        node.kill()
+    copy = older.data_dir.with_name("copy")
+    shutil.copytree(older.data_dir, copy)
+    campaign.cluster.start()
+    campaign.cluster.wait_in_sync(campaign.partitions)
+    campaign.wait_for_acks(10)
+    for node in nodes:
+        node.kill()
+    shutil.rmtree(older.data_dir)
+    copy.rename(older.data_dir)
+    yield _back(campaign, older)
+    for node in nodes:
+        node.wait_ready()
+
+
+def _back(campaign: ClusterCampaign, first: NodeProcess) -> float:
+    """All are started, one after the other. Returns when the last one was."""
+    others = campaign.all_but(first)
+    campaign.chance.shuffle(others)
+    for node in (first, *others):
+        node.launch()
+        time.sleep(campaign.chance.uniform(*STARTS_APART_S))
+    return time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from headrace.metadata.elections import partitions_of
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.network import Address
 from headrace.simulation.cluster import NodeProcess
+from headrace.simulation.faults import OLDER_DISK, TORN_DISK
+from headrace.simulation.scenario import run_scenario
 from headrace.simulation.universe import Universe, run
 from headrace.storage import checkpoints, layout
 from tests.simulation.ready_clusters import controller_and_others, create_assigned, ready_cluster
@@ -32,6 +35,7 @@ LOOK_S = 0.1
 CHECKPOINT_S = 35.0  # by then what is written was checkpointed
 OVERDUE_S = 20.0
 ORDERS = list(permutations(range(3)))
+SEEDS_LONG = int(os.environ.get("HEADRACE_OUTAGE_SEEDS", "150"))
 
 
 async def write(cluster: SimulatedCluster, name: str) -> dict[tuple[int, int], bytes]:
@@ -245,3 +249,22 @@ def test_a_copy_of_a_running_node_is_turned_away_and_the_node_goes_on() -> None:
         assert not any(process.exits for process in cluster.nodes)
 
     run(play, seed=1, limit_s=LIMIT_S)
+
+
+@pytest.mark.parametrize("kind", [TORN_DISK, OLDER_DISK])
+def test_outages_under_load_lose_nothing(kind: str) -> None:
+    assert outages(kind, seed=3, trouble_s=40.0) > 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(14_400)
+@pytest.mark.parametrize("kind", [TORN_DISK, OLDER_DISK])
+def test_many_outages_under_load_lose_nothing(kind: str) -> None:
+    assert sum(outages(kind, seed, trouble_s=60.0) for seed in range(SEEDS_LONG)) > SEEDS_LONG
+
+
+def outages(kind: str, seed: int, trouble_s: float) -> int:
+    """How many there were in a run in which nothing was lost."""
+    report = run_scenario(seed, [kind, "crash"], node_count=3, trouble_s=trouble_s)
+    assert report.is_good, "\n".join([f"seed {seed}", *map(str, report.violations), *report.last_events[-30:]])
+    return report.faults.get(kind, 0)

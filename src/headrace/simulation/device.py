@@ -172,6 +172,8 @@ class Device:
         """A full disk takes a part of an append, or nothing."""
         self.cold_fraction = 0.0
         """How often `is_cached` says no."""
+        self.has_lied = False
+        """It has lost something that was synced. What is fetched again since then is there."""
         self._trace = trace or Trace()
         self._pending: list[_Change] = []
         self._change_count = 0

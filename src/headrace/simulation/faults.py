@@ -8,6 +8,7 @@ from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING
 
+from headrace.broker.metadata_store import METADATA_LOG
 from headrace.metadata.elections import partitions_of
 from headrace.metadata.liveness import SESSION_MS
 from headrace.runtime.tasks import TaskScope
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.simulation.cluster import NodeProcess, SimulatedCluster
+    from headrace.simulation.device import StoredDirectory
     from headrace.simulation.fabric import Fabric
     from headrace.simulation.life import Life
 
@@ -32,8 +34,12 @@ DEATHS = ("crash", "power cut", "power cut in the middle")  # and one of these: 
 BIT_ROT = "bit rot"
 LOST_DISK = "lost disk"
 DISK_REPLACED = "disk replaced"  # counts those that were lost in fact
+TORN_DISK = "outage with a torn disk"
+OLDER_DISK = "outage with an older disk"
+TORN_BYTES_MAX = 5_000  # of each log: a few batches, or all of it
 GAPS_S = (0.5, 3.0, 8.0)  # at most this long from one to the next
 LANES = ("flush", "metadata-flush", "general")
+METADATA_DIRECTORY = layout.directory_of(METADATA_LOG)
 STEPS_AHEAD = (1, 300)  # of the disk, until a power cut in the middle of something
 STEPS_INTO_RECOVERY = (1, 120)
 SPACE_LEFT_BYTES = (0, 20_000)
@@ -77,7 +83,14 @@ class Faults:
                 "cut off from the others": self._cut_off,
             }
         if kinds is not None:  # only by name: with every other fault, the last whole copy could be lost
-            self._every |= {BIT_ROT: self._rot, LOST_DISK: self._lose_disk}
+            self._every |= {
+                BIT_ROT: self._rot,
+                LOST_DISK: self._lose_disk,
+                TORN_DISK: self._tear_disk,
+                OLDER_DISK: self._put_older_disk_back,
+            }
+        self._copies: dict[NodeProcess, StoredDirectory] = {}
+        """Of disks, as they were some time ago."""
         self._are_kinds_given = kinds is not None
         self._kinds = self._draw() if kinds is None else [name for name in self._every if name in kinds]
 
@@ -142,6 +155,38 @@ class Faults:
             self.happened[DISK_REPLACED] += 1
             process.host.power_cut()
             process.host.replace_disk()
+
+    async def _tear_disk(self, process: NodeProcess) -> None:
+        """Everybody crashes while all hold everything, and one disk has not kept the ends of its logs."""
+        if not self._is_whole():
+            self.happened[TORN_DISK] -= 1
+            return
+        self._crash_everybody()
+        device = process.host.device
+        logs = [path for path, _ in device.files() if path.endswith(layout.LOG) and METADATA_DIRECTORY not in path]
+        for path in self._chance.sample(logs, self._chance.randint(0, len(logs))):
+            device.tear(path, self._chance.randint(1, TORN_BYTES_MAX))
+        device.has_lied = True
+
+    async def _put_older_disk_back(self, process: NodeProcess) -> None:
+        """Everybody crashes while all hold everything, and one comes back with a copy of its disk from an earlier
+        crash. The first time that copy is made."""
+        copy = self._copies.pop(process, None)
+        if copy is None:
+            self.happened[OLDER_DISK] -= 1
+            await self._crash(process)
+            self._copies[process] = process.host.device.copy()
+        elif not self._is_whole():
+            self.happened[OLDER_DISK] -= 1
+            self._copies[process] = copy
+        else:
+            self._crash_everybody()
+            process.host.device.put_back(copy)
+            process.host.device.has_lied = True
+
+    def _crash_everybody(self) -> None:
+        for process in self._cluster.nodes:
+            process.host.crash()
 
     def _is_whole(self) -> bool:
         """Whether every replica is in sync and every voter is the one that the others know."""

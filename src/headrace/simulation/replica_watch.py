@@ -271,6 +271,8 @@ class ReplicaWatch:
         truth, log = self._truth(partition.log_id), partition.log
         if state is None or process.node_id not in {*state.isr, *state.eligible} or log.is_closed:
             return
+        if process.host.device.has_lied and not partition.was_in_sync:
+            return  # the node may believe that it has everything; before it leads, its log is compared
         if log.flushed_offset < truth.high_watermark:
             detail = (
                 f"node {process.node_id} has {log.flushed_offset} on its disk, and {truth.high_watermark} was "

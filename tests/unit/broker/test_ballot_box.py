@@ -55,6 +55,24 @@ def test_the_last_one_counts(disk: SystemDisk) -> None:
     assert found(disk) == LATER
 
 
+def test_a_disk_counts_its_starts_and_an_older_copy_counts_alike(disk: SystemDisk, tmp_path: Path) -> None:
+    lives = []
+    for _ in range(3):
+        box = BallotBox(disk)
+        box.load()
+        box.save(LATER)
+        lives.append(box.life)
+        box.close()
+        if len(lives) == 1:
+            older = (tmp_path / FILE).read_bytes()
+    assert lives == [1, 2, 3]
+    (tmp_path / FILE).write_bytes(older)
+    box = BallotBox(disk)
+    box.load()
+    assert box.life == 2
+    box.close()
+
+
 def test_a_torn_line_was_never_told_to_anybody(disk: SystemDisk, tmp_path: Path) -> None:
     saved(disk, EARLIER)
     whole = (tmp_path / FILE).read_bytes()
