@@ -22,8 +22,8 @@ from headrace.metadata.config_commands import (
 )
 from headrace.metadata.configs import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import NodeConfigs, describe_configs, topic_settings
-from headrace.metadata.elections import Election, ElectionKind, partitions_of
-from headrace.metadata.eligible import review_eligible, with_eligible
+from headrace.metadata.elections import Election, ElectionKind, LeaderBalance, partitions_of
+from headrace.metadata.eligible import review_of_eligible, with_eligible
 from headrace.metadata.encoding import decode_record, encode_record
 from headrace.metadata.image import EMPTY_IMAGE, ClusterImage, changes, folded_name
 from headrace.metadata.node_commands import (
@@ -44,7 +44,6 @@ from headrace.metadata.partition_commands import (
     give_up_replica,
     plan_rebalance,
     reassign,
-    return_leaders,
 )
 from headrace.metadata.placement import Load, Loads
 from headrace.metadata.snapshots import snapshot_records
@@ -58,6 +57,7 @@ from headrace.metadata.topic_commands import (
 )
 from headrace.model.errors import Refusal
 from headrace.model.names import LogId, NodeId, TopicId
+from tests.unit.metadata.small_cluster import swept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,8 +185,8 @@ class MetadataLog(RuleBasedStateMachine):
 
     @rule()
     def review_eligible(self) -> None:
-        self.submit(review_eligible(self.image, NODE))
-        assert review_eligible(self.image, NODE).response == 0
+        self.submit(swept(self.image, review_of_eligible(NODE)))
+        assert swept(self.image, review_of_eligible(NODE)).response == 0
 
     @rule(choice=st.integers(0, 100), replicas=st.lists(NODE_IDS, max_size=3))
     def move(self, choice: int, replicas: list[NodeId]) -> None:
@@ -207,7 +207,9 @@ class MetadataLog(RuleBasedStateMachine):
         if partitions:
             topic, partition = partitions[choice % len(partitions)]
             self.submit(elect_leaders(self.image, [Election(LogId(topic.topic_id, partition.partition), kind)]))
-            self.submit(return_leaders(self.image, 0.1))
+            balance = LeaderBalance(0.1)
+            swept(self.image, balance.count)
+            self.submit(swept(self.image, balance.give_back))
 
     @rule(
         names=st.lists(NAMES, min_size=1, max_size=3),

@@ -16,7 +16,7 @@ from headrace.broker.following import Following
 from headrace.broker.metadata_entries import batch_of
 from headrace.broker.metadata_store import MetadataStore
 from headrace.broker.partition import Partition
-from headrace.metadata import elections, eligible, node_commands
+from headrace.metadata import elections, eligible, upkeep
 from headrace.model.names import NO_NODE, Offset
 from headrace.replication.in_sync import Followers
 from headrace.replication.replica import _UNBOUNDED, Replica
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.metadata.image import ClusterImage
     from headrace.metadata.records import PartitionChanged
-    from headrace.model.names import NodeId
+    from headrace.model.names import NodeId, TopicId
     from headrace.raft.log import Entry
 
 NODES = 3
@@ -66,17 +66,16 @@ def elect_anybody(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_the_absent_in_sync(patch: pytest.MonkeyPatch) -> None:
-    honest = elections.without_node
+    honest = elections.taken_from
 
-    def without_node(image: ClusterImage, node_id: NodeId, **options: Any) -> list[PartitionChanged]:
-        changes = []
-        for change in honest(image, node_id, **options):
-            before = image.partition(change.topic_id, change.partition)
-            assert before is not None
-            changes.append(replace(change, isr=before.isr))
-        return changes
+    def taken_from(
+        image: ClusterImage, topic_id: TopicId, partition: Any, node_id: NodeId, **options: Any
+    ) -> PartitionChanged | None:
+        change = honest(image, topic_id, partition, node_id, **options)
+        return None if change is None or partition.leader != node_id else replace(change, isr=partition.isr)
 
-    patch.setattr(node_commands, "without_node", without_node)
+    for module in (elections, upkeep):
+        patch.setattr(module, "taken_from", taken_from)
 
 
 def lead_on_in_the_last_lifes_epoch(patch: pytest.MonkeyPatch) -> None:

@@ -32,12 +32,12 @@ def test_the_absent_node_gets_its_replicas_when_it_is_back() -> None:
         absent.host.crash()
         await asyncio.sleep(5.0)  # by then the others know
         await cluster.run_on("client", create_and_write(cluster))
-        absent.launch()
-        await cluster.wait_ready()
         assert others[0].node is not None
         topic = others[0].node.image.topic_named("t")
         assert topic is not None
         assert all(absent.node_id not in partition.isr for partition in topic.in_order())
+        absent.launch()
+        await cluster.wait_ready()
         while not all(len(it.isr) == 3 for it in others[0].node.image.topics[topic.topic_id].in_order()):
             await asyncio.sleep(0.1)
         assert absent.node is not None

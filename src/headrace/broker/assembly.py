@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.controller import Controller
 from headrace.broker.enrolment import Enrolment, Heartbeats
+from headrace.broker.metadata_snapshot import checking
 from headrace.broker.peers import Peers
 from headrace.broker.quorum import Quorum
 from headrace.broker.raft_letters import from_wire, life_of
@@ -19,12 +20,14 @@ from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, Offset
 from headrace.raft.membership import Replica
 from headrace.runtime.network import Address
+from headrace.runtime.tasks import Pace
 from headrace.wire.batches import CorruptBatch
 from headrace.wire.messages.forward import ForwardRequest, ForwardResponse
+from headrace.wire.messages.raft_install_snapshot import RaftInstallSnapshotRequest
 from headrace.wire.primitives import Reader, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from headrace.broker.metadata_store import MetadataStore
     from headrace.broker.raft_letters import RaftRequest
@@ -48,6 +51,7 @@ LEADERLESS_S: Final = 5.0  # an election takes two seconds, and may have to be h
 LEAVE_S: Final = 5.0  # for others to take over; after that they will when they miss this node
 RETRY_S: Final = 0.05
 LANE: Final = "controller"
+CHECKED_AT_ONCE: Final = 1000  # records of a snapshot, in a turn: 2 ms
 TERM_LEAP_MAX: Final = 1 << 20  # an election takes a second: no honest node is twelve days of elections ahead of us
 
 
@@ -221,8 +225,9 @@ class Assembly:
 
     # ---- letters
 
-    def receive(self, letter: RaftRequest) -> ErrorCode:
-        """From another node, or so it says. What cannot be meant for us, or be honest, is not looked at."""
+    def receive(self, letter: RaftRequest) -> ErrorCode | Awaitable[ErrorCode]:
+        """From another node, or so it says. What cannot be meant for us, or be honest, is not looked at. A snapshot is
+        looked at in slices."""
         if letter.target != self._place.node_id:
             return ErrorCode.INVALID_VOTER_KEY  # somebody else lives here now, at an address that once was another's
         if not self._is_of_this_cluster(letter):
@@ -232,12 +237,25 @@ class Assembly:
         if letter.term > self.quorum.raft.term + TERM_LEAP_MAX:
             log.warning("a letter that says it is of node %d is of term %d: ignored", letter.source, letter.term)
             return ErrorCode.INVALID_REQUEST
+        if isinstance(letter, RaftInstallSnapshotRequest):
+            return self._receive_snapshot(letter)
+        return self._receive(letter)
+
+    def _receive(self, letter: RaftRequest) -> ErrorCode:
         try:
             self.quorum.receive(from_wire(letter))
         except CorruptBatch as damage:
-            log.warning("a letter of node %d was damaged on its way: %s", letter.source, damage)
-            return ErrorCode.CORRUPT_MESSAGE
+            return _damaged(letter, damage)
         return ErrorCode.NONE
+
+    async def _receive_snapshot(self, letter: RaftInstallSnapshotRequest) -> ErrorCode:
+        pace = Pace(CHECKED_AT_ONCE)
+        try:
+            for _ in checking(letter.snapshot):
+                await pace.step()
+        except CorruptBatch as damage:
+            return _damaged(letter, damage)
+        return self._receive(letter)
 
     def _is_of_this_cluster(self, letter: RaftRequest) -> bool:
         """Node ids are the same in many clusters. One wrong address must not let two of them elect each other's
@@ -278,3 +296,8 @@ class Assembly:
         endpoints = [endpoint for node in nodes if (endpoint := node.endpoint(NODES)) is not None]
         told = [told[node_id] for told in (place.met, place.voters) if node_id in told]
         return list(dict.fromkeys([*(Address(it.host, it.port) for it in endpoints), *told]))
+
+
+def _damaged(letter: RaftRequest, damage: CorruptBatch) -> ErrorCode:
+    log.warning("a letter of node %d was damaged on its way: %s", letter.source, damage)
+    return ErrorCode.CORRUPT_MESSAGE

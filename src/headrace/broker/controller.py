@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.members import Members
-from headrace.metadata.eligible import review_eligible
+from headrace.metadata.elections import LeaderBalance, led_again, moved_from_draining
+from headrace.metadata.eligible import review_of_eligible
 from headrace.metadata.liveness import Sessions
-from headrace.metadata.node_commands import drain_node, fence_node, unfence_node
-from headrace.metadata.partition_commands import elect_uncleanly, return_leaders
-from headrace.metadata.upkeep import end_moves, widen_internal_topics
+from headrace.metadata.node_commands import NOT_YET, drain_node, fence_node, unfence_node
+from headrace.metadata.partition_commands import unclean_election
+from headrace.metadata.upkeep import end_of_move, taken_from_absent, widen_internal_topics
 from headrace.model.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from headrace.broker.quorum import Quorum
+    from headrace.broker.quorum import Quorum, Response
+    from headrace.metadata.controller import Decision
     from headrace.metadata.effective_configs import NodeConfigs
-    from headrace.metadata.image import Node
+    from headrace.metadata.image import ClusterImage, Node
     from headrace.metadata.settings import NodeSettings
     from headrace.model.names import NodeId, Offset
     from headrace.raft.log import Term
@@ -32,7 +37,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.1
 IDLE_LOOK_S: Final = 2.0  # where another node decides: the quorum tells when that changes
-UPKEEP_S: Final = 2.0  # it walks over all partitions, a millisecond for a thousand
+UPKEEP_S: Final = 2.0  # where anything has changed it walks over all partitions, a millisecond for a thousand
 NEAR: Final = 100  # records: under steady changes nobody is ever quite up to date
 
 
@@ -45,8 +50,10 @@ class Controller:
         self._configs = configs
         self._settings = settings
         self._sessions: Sessions | None = None
-        self._leaving: set[NodeId] = set()
-        """Nodes that are being fenced: decided, and perhaps not agreed on yet."""
+        self._leaving: Counter[NodeId] = Counter()
+        """Nodes that others are taking over from, and by how many hands: they are not let in meanwhile."""
+        self._kept_up: ClusterImage | None = None
+        """An image in which nothing is left to be seen to."""
         self._must_know: dict[NodeId, Offset] = {}
         """Up to where a fenced node has to know the metadata before it is let in."""
         self._term: Term | None = None
@@ -127,21 +134,37 @@ class Controller:
         return self._sessions.lapsed(self._now_ms())
 
     async def _return_leaders(self, tolerated: float) -> None:
-        count = await self._quorum.submit(lambda image: return_leaders(image, tolerated))
+        balance = LeaderBalance(tolerated)
+        await self._quorum.sweep(balance.count)
+        count = await self._quorum.sweep(balance.give_back)
         if count:
             log.info("%d partitions are led by their preferred replicas again", count)
 
     async def _keep_up(self) -> None:
-        ended = await self._quorum.submit(end_moves)
+        image = self._quorum.image
+        if self._kept_up is image:
+            return  # nothing has changed since
+        await self._finish_taking_over()
+        ended = await self._quorum.sweep(end_of_move)
         if ended:
             log.info("%d moves of replicas have ended", ended)
         widened = await self._quorum.submit(widen_internal_topics)
         if widened:
             log.info("%d partitions of internal topics get more replicas", widened)
-        await self._quorum.submit(lambda image: review_eligible(image, self._configs))
-        given_up = await self._quorum.submit(lambda image: elect_uncleanly(image, self._configs))
+        await self._quorum.sweep(review_of_eligible(self._configs))
+        given_up = await self._quorum.sweep(unclean_election(self._configs))
         if given_up:
             log.warning("%d partitions are led by replicas that may lack records (unclean leader election)", given_up)
+        self._kept_up = image
+
+    async def _finish_taking_over(self) -> None:
+        """What another controller has begun, and was lost before it had come to the last partition."""
+        absent = [node.node_id for node in self._quorum.image.nodes.values() if node.is_fenced]
+        with self._kept_out(*absent):
+            taken = await self._quorum.sweep(taken_from_absent)
+        led = await self._quorum.sweep(led_again) + await self._quorum.sweep(moved_from_draining)
+        if taken or led:
+            log.info("%d partitions were left to absent nodes, and %d to nobody; others lead them now", taken, led)
 
     def _is_in_charge(self) -> bool:
         """With each term of its own it begins anew: what it knew from an earlier one is old."""
@@ -150,7 +173,8 @@ class Controller:
             return False
         if self._term != self._quorum.raft.term:
             self._term = self._quorum.raft.term
-            self._balanced_s = self._kept_up_s = self._clock.monotonic_s()
+            self._balanced_s, self._kept_up_s = self._clock.monotonic_s(), -math.inf
+            self._kept_up = None
             here = {node.node_id: node.session_ms for node in self._quorum.image.sorted_nodes()}
             self._sessions = Sessions(here, self._now_ms())
             self._must_know.clear()
@@ -180,6 +204,8 @@ class Controller:
         if node.is_fenced:
             if wants_stop:
                 return False  # it was let go already
+            if self._leaving[node_id]:
+                return False  # what it has to know is still being decided
             if self._quorum.raft.membership.is_voter_with_any_disk(node_id):
                 return False  # first it is tied to its disk, so that nothing is ever decided by one that lost its own
             if not self._knows_enough(node_id, applied_end):
@@ -188,7 +214,7 @@ class Controller:
             self._must_know.pop(node_id, None)
         # Nobody had taken over before this moment, so nobody fences the node before a session that begins now is over.
         await self._quorum.confirm_leadership()
-        if self._living(node_id, broker_epoch).is_fenced or node_id in self._leaving:
+        if self._living(node_id, broker_epoch).is_fenced or self._leaving[node_id]:
             return False  # it was silent for so long that others take over already
         assert self._sessions is not None
         self._sessions.heard(node_id, node.session_ms, self._now_ms())
@@ -206,17 +232,34 @@ class Controller:
     async def _fence(self, node_id: NodeId) -> None:
         assert self._sessions is not None
         self._sessions.forget(node_id)
-        self._leaving.add(node_id)
-        try:
+        with self._kept_out(node_id):
             await self._quorum.submit(lambda image: fence_node(image, node_id))
+
+    async def register(self, node_id: NodeId, decide: Callable[[ClusterImage], Decision[Response]]) -> Response:
+        """Let a node begin a life: `register_node` or `admit_node`, until what its last one had is taken from it."""
+        with self._kept_out(node_id):
+            while True:
+                response = await self._quorum.submit(decide)
+                if response not in {NOT_YET, ""}:
+                    return response
+
+    @contextmanager
+    def _kept_out(self, *node_ids: NodeId) -> Iterator[None]:
+        """While others take over from a node it is not let in. It would lead on where it has not heard of them yet."""
+        self._leaving.update(node_ids)
+        try:
+            yield
         finally:
-            self._leaving.discard(node_id)
+            self._leaving.subtract(node_ids)
+            for node_id in node_ids:
+                self._must_know.pop(node_id, None)
 
     def _knows_enough(self, node_id: NodeId, applied_end: Offset) -> bool:
         """It knows all that was decided when it first asked: its fence is part of that, and who leads since then.
         Otherwise it would lead on where others do. Of what came later, it may still lack a little."""
-        commit_end = self._quorum.raft.log.commit_end
-        return self._must_know.setdefault(node_id, commit_end) <= applied_end and commit_end - applied_end < NEAR
+        raft_log = self._quorum.raft.log
+        must_know = self._must_know.setdefault(node_id, raft_log.end)
+        return must_know <= applied_end and raft_log.commit_end - applied_end < NEAR
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)

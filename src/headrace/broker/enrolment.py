@@ -146,7 +146,8 @@ class Enrolment:
     async def _register(self) -> int:
         place = self._place
         if self._quorum.is_leader:
-            return await self._quorum.submit(
+            return await self._controller.register(
+                place.node_id,
                 lambda image: register_node(
                     image,
                     place.node_id,
@@ -157,7 +158,7 @@ class Enrolment:
                     session_ms=place.timing.session_ms,
                     life=place.life,
                     is_heard=self._controller.is_heard(place.node_id),
-                )
+                ),
             )
         request = BrokerRegistrationRequest(
             place.node_id,

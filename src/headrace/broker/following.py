@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.broker.log_settings import log_settings
@@ -16,7 +17,7 @@ from headrace.broker.topics import ServedTopic
 from headrace.metadata.configs import ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import topic_settings
 from headrace.metadata.elections import partitions_of
-from headrace.metadata.image import Changes, changes, difference
+from headrace.metadata.image import Changes, changed_partitions, changes, deleted_topics, difference
 from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NO_NODE, LogId, Offset, TopicPartition
 from headrace.replication.replica import Replica
@@ -96,6 +97,11 @@ class _Anew(NamedTuple):
     is_damaged: bool = False
 
 
+class _Jump(NamedTuple):
+    before: ClusterImage
+    after: ClusterImage
+
+
 class Following:
     def __init__(
         self,
@@ -128,7 +134,7 @@ class Following:
         self._followers.begin_anew = lambda partition, offset: self._queue.put_nowait(
             _Anew(partition, offset, partition.replica.leader_epoch)
         )
-        self._queue: asyncio.Queue[Changes | _Anew | asyncio.Future[None]] = asyncio.Queue()
+        self._queue: asyncio.Queue[Changes | _Jump | _Anew | asyncio.Future[None]] = asyncio.Queue()
         self._breather = Breather(store.world.clock)
         self._without_room: dict[LogId, ServedTopic] = {}
         """Partitions that a full disk had no space for."""
@@ -137,15 +143,17 @@ class Following:
 
     def committed(self, before: ClusterImage, records: Sequence[MetadataRecord]) -> None:
         """To be called in the turn in which the image changes: `before` is what it was."""
-        self._take_up(before, changes(records))
+        change = changes(records)
+        self._queue.put_nowait(change)
+        self._tell_of_deleted(before, change.deleted_topics)
 
     def jumped(self, before: ClusterImage, after: ClusterImage) -> None:
-        """A snapshot took the place of records that were never seen here."""
-        self._take_up(before, difference(before, after))
+        """A snapshot took the place of records that were never seen here. What they are is found out in slices."""
+        self._queue.put_nowait(_Jump(before, after))
+        self._tell_of_deleted(before, deleted_topics(before, after))
 
-    def _take_up(self, before: ClusterImage, change: Changes) -> None:
-        self._queue.put_nowait(change)
-        deleted = [before.topic(topic_id) for topic_id in change.deleted_topics]
+    def _tell_of_deleted(self, before: ClusterImage, topic_ids: Sequence[TopicId]) -> None:
+        deleted = [before.topic(topic_id) for topic_id in topic_ids]
         if deleted:
             self._watcher.topics_deleted([topic.name for topic in deleted if topic is not None])
 
@@ -186,8 +194,18 @@ class Following:
                     item.set_result(None)
             elif isinstance(item, _Anew):
                 await self._begin_anew(item)
+            elif isinstance(item, _Jump):
+                await self._follow(await self._changes_of(item))
             else:
                 await self._follow(item)
+
+    async def _changes_of(self, jump: _Jump) -> Changes:
+        found = difference(*jump)
+        partitions: list[LogId] = []
+        for topic in jump.after.sorted_topics():
+            await self._breather.breathe()
+            partitions += changed_partitions(jump.before, topic)
+        return replace(found, partitions=tuple(partitions))
 
     async def load(self, deleted_topics: Set[TopicId]) -> None:
         """At start: serve everything in the image. Data of deleted topics goes; what nobody knows is set aside."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.client.errors import ClientError
 from headrace.metadata.partition_commands import InSyncMember, IsrChange, change_in_sync
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.runtime.tasks import Pace
 from headrace.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -28,8 +29,16 @@ log = logging.getLogger(__name__)
 
 REVIEW_S: Final = 0.2  # how long a follower that has caught up waits to be in sync again
 ROUND_EVERY: Final = 5  # reviews: where everybody is in sync, only somebody who is slow can change that
+REVIEWED_AT_ONCE: Final = 500  # partitions, in a turn: 3 ms where somebody is missing in all of them
+ASKED_FOR_AT_ONCE: Final = 100  # partitions: what the controller decides, and each node applies, in 3 ms
+NAMES_TOLD_MAX: Final = 3  # on a line of the log
 REFUSALS: Final = {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST}
 """What the controller says if it has heard us, and has not agreed."""
+
+
+class _Wish(NamedTuple):
+    partition: Partition
+    change: IsrChange
 
 
 class InSyncReview:
@@ -42,33 +51,45 @@ class InSyncReview:
         while True:
             for number in range(ROUND_EVERY):
                 await asyncio.sleep(REVIEW_S)
-                if number == 0:
-                    led = self._led_with_others()
-                    self._short = [it for it in led if len(it.replica.in_sync) < len(it.replica.replicas)]
-                wishes = self._wishes(led if number == 0 else self._short)
-                if wishes:
-                    await self._ask_for(wishes)
+                await self._review(self._node.topics.partitions() if number == 0 else self._short)
 
-    def _led_with_others(self) -> list[Partition]:
-        return [it for it in self._node.topics.partitions() if it.replica.is_leader and len(it.replica.replicas) > 1]
+    async def _review(self, partitions: Sequence[Partition]) -> None:
+        """In slices, and in requests that are no more than a moment's work for the controller: when a node comes back,
+        thousands of partitions want it in their sets."""
+        lag_max_ms = self._node.settings.replica_lag_time_max_ms
+        pace, short, wishes = Pace(REVIEWED_AT_ONCE), [], []
+        for partition in partitions:
+            await pace.step()
+            replica = partition.replica
+            if not replica.is_leader or len(replica.replicas) == 1:
+                continue
+            if len(replica.in_sync) < len(replica.replicas):
+                short.append(partition)
+            wanted = self._wanted(partition, lag_max_ms)
+            if wanted is not None:
+                wishes.append(self._propose(partition, wanted))
+            if len(wishes) == ASKED_FOR_AT_ONCE:
+                await self._ask_for(wishes)
+                wishes = []
+        if wishes:
+            await self._ask_for(wishes)
+        self._short = short
 
-    def _wishes(self, partitions: Sequence[Partition]) -> list[tuple[Partition, tuple[NodeId, ...]]]:
+    def _wanted(self, partition: Partition, lag_max_ms: int) -> tuple[NodeId, ...] | None:
         node = self._node
         now_ms = int(node.world.clock.monotonic_s() * 1000)
-        heard_ms, image, lag_max_ms = node.followers_heard_ms, node.image, node.settings.replica_lag_time_max_ms
-        wishes = []
-        for partition in partitions:
-            wanted = partition.replica.wanted_in_sync(now_ms, lag_max_ms, heard_ms, image.is_here)
-            if wanted is not None:
-                wishes.append((partition, wanted))
-        return wishes
+        return partition.replica.wanted_in_sync(now_ms, lag_max_ms, node.followers_heard_ms, node.image.is_here)
 
-    async def _ask_for(self, wishes: Sequence[tuple[Partition, tuple[NodeId, ...]]]) -> None:
-        changes = []
-        for partition, wanted in wishes:
-            changes.append(self._change(partition, wanted))
-            partition.replica.propose_in_sync(wanted)
-            log.info("%s: in sync are %s, and shall be %s", partition.name, partition.replica.in_sync, wanted)
+    def _propose(self, partition: Partition, wanted: tuple[NodeId, ...]) -> _Wish:
+        wish = _Wish(partition, self._change(partition, wanted))
+        partition.replica.propose_in_sync(wanted)
+        log.debug("%s: in sync are %s, and shall be %s", partition.name, partition.replica.in_sync, wanted)
+        return wish
+
+    async def _ask_for(self, wishes: Sequence[_Wish]) -> None:
+        names = ", ".join(str(wish.partition.name) for wish in wishes[:NAMES_TOLD_MAX])
+        log.info("other replicas shall be in sync with %d partitions: %s%s", len(wishes), names, _and_more(wishes))
+        changes = [wish.change for wish in wishes]
         try:
             codes = await self._decide(changes)
         except Refusal as refusal:
@@ -108,6 +129,10 @@ class InSyncReview:
         if answer.error_code:
             return [ErrorCode(answer.error_code)] * len(changes)
         return [ErrorCode(part.error_code) for topic in answer.topics for part in topic.partitions]
+
+
+def _and_more(wishes: Sequence[_Wish]) -> str:
+    return ", …" if len(wishes) > NAMES_TOLD_MAX else ""
 
 
 def _topic(change: IsrChange) -> TopicData:

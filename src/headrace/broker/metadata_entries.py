@@ -77,15 +77,14 @@ def entry_of(batch: memoryview) -> Entry:
     return Entry(Term(header.leader_epoch), Offset(header.base_offset), Offset(header.next_offset), payload)
 
 
-def records_of(entry: Entry) -> list[MetadataRecord]:
-    """What the entry says about the cluster; nothing, if it is about the log itself."""
+def records_of(entry: Entry) -> Iterator[MetadataRecord]:
+    """What the entry says about the cluster; nothing, if it is about the log itself. Made as they are asked for: a
+    large one takes several turns."""
     if isinstance(entry.payload, Membership) or entry.payload == NO_OP:
-        return []
-    found = []
+        return
     for record in decode_records(entry.payload, inflate_max=INFLATE_MAX):
         assert record.value is not None
-        found.append(decode_record(record.value))
-    return found
+        yield decode_record(record.value)
 
 
 def voters_batch(membership: Membership, base: Offset, term: Term) -> bytes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.broker.metadata_entries import control_batch, control_body, entry_of, split_batches, voters_batch
 from headrace.metadata.encoding import decode_record, encode_record
-from headrace.metadata.image import EMPTY_IMAGE
+from headrace.metadata.image import EMPTY_IMAGE, Draft
 from headrace.metadata.snapshots import snapshot_records
 from headrace.model.names import Offset
 from headrace.raft.log import Snapshot, Term
@@ -42,8 +42,18 @@ def image_payload(image: ClusterImage) -> bytes:
 
 def image_of(payload: bytes) -> ClusterImage:
     """Raises CorruptBatch and UnreadableRecord, also if records make sense alone and not together."""
+    draft = Draft(EMPTY_IMAGE)
+    for _ in building(draft, payload):
+        pass
+    return draft.finish()
+
+
+def building(draft: Draft, payload: bytes) -> Iterator[None]:
+    """`image_of`, record by record, for who has others to attend to meanwhile. The same is raised."""
     try:
-        return EMPTY_IMAGE.apply_all(_records(payload))
+        for record in _records(payload):
+            draft.apply(record)
+            yield
     except KeyError as missing:
         raise CorruptBatch(f"a snapshot speaks of {missing}, of which it has not told before") from missing
 
@@ -63,6 +73,20 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 def decode_snapshot(content: bytes) -> Snapshot:
     """Raises CorruptBatch; every batch was checked once this returns."""
+    for _ in checking(content):
+        pass
+    return open_snapshot(content)
+
+
+def checking(content: bytes) -> Iterator[None]:
+    """Look at every record, one after the other, for who has others to attend to meanwhile. Raises CorruptBatch."""
+    for batch in split_batches(memoryview(content)):
+        for _ in decode_records(batch, inflate_max=INFLATE_MAX):
+            yield
+
+
+def open_snapshot(content: bytes) -> Snapshot:
+    """What was checked by `checking`. Raises CorruptBatch."""
     batches = list(split_batches(memoryview(content)))
     if len(batches) < 2:
         raise CorruptBatch("a snapshot has a header, voters and an image; this one ends before")
@@ -73,8 +97,5 @@ def decode_snapshot(content: bytes) -> Snapshot:
     membership = entry_of(batches[1]).payload
     if not isinstance(membership, Membership):
         raise CorruptBatch("a snapshot names the voters after its header; this one does not")
-    for batch in batches[2:]:
-        for _ in decode_records(batch, inflate_max=INFLATE_MAX):
-            pass
     payload = content[len(batches[0]) + len(batches[1]) :]
     return Snapshot(Offset(header.end), Term(header.term), membership, payload)

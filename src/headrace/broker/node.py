@@ -120,6 +120,7 @@ class Node:
         self._voters = dict(voters or {})
         self._belonging = Belonging(world, node_id, self._voters, join)
         self._tasks = TaskScope(self._task_failed)
+        self._is_open = False
         self._is_following = False
         self._has_left = False
         self._is_older_copy = False
@@ -218,6 +219,7 @@ class Node:
         self._place.life = metadata.life
         self.assembly.peers.life = Life(metadata.life, self._place.incarnation)
         self.assembly.peers.on_displaced = self._displaced
+        self._is_open = True
         self.fetch_sessions = SessionCache(
             self.topics,
             world.clock,
@@ -362,6 +364,16 @@ class Node:
     @property
     def settings(self) -> NodeSettings:
         return node_settings(self.quorum.image, self.configs)
+
+    @property
+    def log_count(self) -> int:
+        """How many logs are open here; most of what this node keeps in memory belongs to them."""
+        return self.store.open_count if self._is_open else 0
+
+    @property
+    def metadata_end(self) -> int:
+        """How many records of the metadata log this node has applied, as it counts them."""
+        return self.quorum.applied_end if self._is_open else 0
 
     @property
     def why_not_serving(self) -> str | None:

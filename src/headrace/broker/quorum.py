@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from headrace.broker.metadata_entries import decided_batch, records_of
-from headrace.broker.metadata_snapshot import image_of, image_payload
+from headrace.broker.metadata_snapshot import building, image_of, image_payload
+from headrace.metadata.controller import Decision
 from headrace.metadata.eligible import with_eligible
-from headrace.metadata.image import EMPTY_IMAGE, ClusterImage
+from headrace.metadata.image import EMPTY_IMAGE, ClusterImage, Draft
 from headrace.metadata.records import TopicDeleted
+from headrace.metadata.sweeps import Sweep
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import Offset
+from headrace.model.names import NO_NODE, Offset
 from headrace.raft.log import Snapshot
 from headrace.raft.membership import Replica
 from headrace.raft.node import RaftNode, Timing
 from headrace.raft.ready import Role
+from headrace.runtime.tasks import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.broker.metadata_store import MetadataStore
-    from headrace.metadata.controller import Decision
     from headrace.metadata.effective_configs import NodeConfigs
     from headrace.metadata.records import MetadataRecord
+    from headrace.metadata.sweeps import Change
     from headrace.model.names import NodeId, TopicId
     from headrace.raft.log import Entry, Term
     from headrace.raft.membership import Membership
@@ -41,6 +45,9 @@ Response = TypeVar("Response")
 
 BYTES_UNLIMITED: Final = 1 << 62
 SNAPSHOT_EVERY: Final = 20_000  # records: a start reads at most twice as many, in a tenth of a second each
+SLICES_UNDER_WAY_MAX: Final = 8  # of a sweep: enough to keep the disks busy, and not too much for one who takes over
+APPLIED_AT_ONCE: Final = 200  # records, in a turn: 5 ms
+UNAPPLIED_MAX: Final = 1000  # times that something was agreed on; after that, the log waits for the image
 SNAPSHOT_RETRY_MS: Final = 60_000  # on a full disk: the whole image is written in vain each time
 
 log = logging.getLogger(__name__)
@@ -97,6 +104,9 @@ class Quorum:
         self._pending_term: Term | None = None
         """The term of our own leadership that `_pending_image` belongs to."""
         self._waiting: list[_Waiting] = []
+        self._unapplied: asyncio.Queue[Ready] = asyncio.Queue(UNAPPLIED_MAX)
+        """What is agreed on, and not in `image` yet."""
+        self._pace = Pace(APPLIED_AT_ONCE)
         self._wake = asyncio.Event()
         self._agreed_once = asyncio.Event()
         self._advanced: asyncio.Future[None] | None = None
@@ -116,7 +126,7 @@ class Quorum:
         self.image, self.applied_end = image_of(raft_log.snapshot.payload), raft_log.snapshot.end
         self.found_image = self.image
         for entry in raft_log.entries_from(raft_log.start, BYTES_UNLIMITED):
-            records = records_of(entry)
+            records = list(records_of(entry))
             self.deleted_topics.update(it.topic_id for it in records if isinstance(it, TopicDeleted))
             self.found_image = self.found_image.apply_all(records)
         chance = self._world.entropy.fraction
@@ -185,11 +195,7 @@ class Quorum:
         Raises Refusal NOT_CONTROLLER if another node decides, or took over meanwhile: then it is not known whether the
         command counts. DiskFailure if nothing can be decided any more.
         """
-        if self._failure is not None:
-            raise self._failure
-        if not self.is_leader:
-            raise self._not_controller()
-        self._follow_own_leadership()
+        await self._ready_to_decide()
         try:
             decision = with_eligible(self._pending_image, decide(self._pending_image), self._configs)
         except Refusal:
@@ -200,7 +206,44 @@ class Quorum:
             await self._agreed(self._raft.log.end)
         else:
             await self._state_confirmed()
+        for change in decision.rest:
+            await self.sweep(change, decision.loser)
         return decision.response
+
+    async def sweep(self, change: Change, loser: NodeId = NO_NODE) -> int:
+        """Change all partitions that need it, a slice in each turn. How many, once that is agreed on.
+
+        Raises Refusal NOT_CONTROLLER if another node takes over on the way. Then it is for that one to go on.
+        """
+        await self._ready_to_decide()
+        sweep, count = Sweep(self._pending_image, change), 0
+        under_way: deque[Offset] = deque()
+        term = self._raft.term
+        while not sweep.is_over:
+            records = tuple(sweep.next_slice(self._pending_image))
+            if records:
+                decision = Decision(records, None, loser)
+                self._append(with_eligible(self._pending_image, decision, self._configs).records)
+                under_way.append(self._raft.log.end)
+                count += len(records)
+            await (self._agreed(under_way.popleft()) if len(under_way) >= SLICES_UNDER_WAY_MAX else asyncio.sleep(0))
+            await self._ready_to_decide(term)
+        if under_way:
+            await self._agreed(under_way[-1])
+        return count
+
+    async def _ready_to_decide(self, term: Term | None = None) -> None:
+        """Until the pending image is that of this node's leadership, in this term if it goes on with something."""
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if not self.is_leader or term not in {None, self._raft.term}:
+                raise self._not_controller()
+            behind = self._raft.log.commit_end
+            if self._pending_term == self._raft.term or self.applied_end >= behind:
+                break
+            await self.applied_up_to(behind)  # not all of it in this turn
+        self._follow_own_leadership()
 
     async def _state_confirmed(self) -> None:
         """An answer that changes nothing still tells of a state: it must be agreed on, and the latest there is.
@@ -310,16 +353,22 @@ class Quorum:
 
     async def run(self) -> None:
         """Until cancelled. A failed flush ends the node."""
+        applying = asyncio.get_running_loop().create_task(self._apply_all(), name="apply the metadata log")
+        applying.add_done_callback(lambda _: self._wake.set())
         try:
             await self._store.repair()
-            while True:
+            while not applying.done():
                 await self._work_off()
                 await self._wait()
                 self._wake.clear()
                 await self._tick()
+            applying.result()  # it ends only if it fails
         except Exception as failure:
             self.give_up(failure)
             raise
+        finally:
+            applying.cancel()
+            await asyncio.gather(applying, return_exceptions=True)
 
     async def _wait(self) -> None:
         left_s = (self._raft.next_deadline_ms() - self._now_ms()) / 1000
@@ -343,7 +392,7 @@ class Quorum:
         while (ready := self._raft.ready()) is not None:
             for letter in ready.letters:
                 self._send(letter)
-            self._apply(ready)
+            await self._unapplied.put(ready)
             if not ready.saving.is_empty:
                 await self._store.save(ready.saving)
                 self._raft.flushed(ready.saving, self._now_ms())
@@ -352,11 +401,11 @@ class Quorum:
     async def _compact_if_long(self) -> None:
         """What came since the snapshot before is kept: a node that was away for a while need not begin anew."""
         raft_log = self._raft.log
-        is_long = raft_log.commit_end - raft_log.snapshot.end >= SNAPSHOT_EVERY
+        is_long = self.applied_end - raft_log.snapshot.end >= SNAPSHOT_EVERY
         if not is_long or self._now_ms() < self._no_snapshot_before_ms:
             return
         # All of it as it is now: while the image is written, the leader's own snapshot may take the place of this log.
-        image, end = self.image, raft_log.commit_end
+        image, end = self.image, self.applied_end
         term, membership = raft_log.term_before(end), raft_log.membership_at(end)
         keep_from = max(raft_log.snapshot.end, raft_log.start)
         assert term is not None
@@ -370,18 +419,16 @@ class Quorum:
             return
         self._raft.compact(snapshot, keep_from)
 
-    def _apply(self, ready: Ready) -> None:
+    async def _apply_all(self) -> None:
+        """In slices, and beside everything else: whoever has much to apply still answers the leader meanwhile."""
+        while True:
+            await self._apply(await self._unapplied.get())
+
+    async def _apply(self, ready: Ready) -> None:
         if ready.installed is not None:
-            before, self.image = self.image, image_of(ready.installed.payload)
-            self.applied_end = ready.installed.end
-            self._on_install(before, self.image)
+            await self._install(ready.installed)
         for entry in ready.committed:
-            records = records_of(entry)
-            self.applied_end = entry.end
-            if records:
-                before, self.image = self.image, self.image.apply_all(records)
-                self._on_commit(before, records)
-            self._answer(entry)
+            await self._apply_entry(entry)
         for node_id in ready.relapsed:
             log.error(
                 "node %d lacks metadata that it had confirmed to have on disk, as if an older copy of its data "
@@ -400,6 +447,27 @@ class Quorum:
             self._lose_leadership()
         elif ready.committed:
             self.on_decided()
+
+    async def _install(self, snapshot: Snapshot) -> None:
+        draft = Draft(EMPTY_IMAGE)
+        for _ in building(draft, snapshot.payload):
+            await self._pace.step()
+        before, self.image = self.image, draft.finish()
+        self.applied_end = snapshot.end
+        self._on_install(before, self.image)
+
+    async def _apply_entry(self, entry: Entry) -> None:
+        """Nobody sees a part of it."""
+        draft, records = Draft(self.image), []
+        for record in records_of(entry):
+            draft.apply(record)
+            records.append(record)
+            await self._pace.step()
+        self.applied_end = entry.end
+        if records:
+            before, self.image = self.image, draft.finish()
+            self._on_commit(before, records)
+        self._answer(entry)
 
     def _wake_waiting(self) -> None:
         if self._advanced is not None:

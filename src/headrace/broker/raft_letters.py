@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from headrace.broker.metadata_entries import batch_of, entries_of
-from headrace.broker.metadata_snapshot import decode_snapshot, encode_snapshot
+from headrace.broker.metadata_snapshot import encode_snapshot, open_snapshot
 from headrace.metadata.lives import UNSAID, Life
 from headrace.model.names import NodeId, Offset
 from headrace.raft.log import Term
@@ -117,7 +117,7 @@ def life_of(request: RaftRequest) -> Life:
 
 
 def from_wire(request: RaftRequest) -> Message:
-    """Raises CorruptBatch if entries or a snapshot were damaged on the way."""
+    """Raises CorruptBatch if entries were damaged on the way. A snapshot has to be checked before: it takes long."""
     source, term = Replica(NodeId(request.source), request.directory), Term(request.term)
     match request:
         case RaftAppendEntriesRequest():
@@ -154,7 +154,7 @@ def from_wire(request: RaftRequest) -> Message:
         case RaftVoteAnswerRequest():
             return VoteAnswer(source, term, request.is_granted, request.is_rehearsal)
         case RaftInstallSnapshotRequest():
-            return InstallSnapshot(source, term, decode_snapshot(request.snapshot), request.session, request.round)
+            return InstallSnapshot(source, term, open_snapshot(request.snapshot), request.session, request.round)
         case RaftTakeOverRequest():
             return TakeOver(source, term)
         case _:

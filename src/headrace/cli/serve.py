@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import json
 import logging
 import os
@@ -28,6 +27,7 @@ from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.free_memory import FreeMemory
+from headrace.runtime.long_lived import LongLived
 from headrace.runtime.network import Address, SystemNetwork
 from headrace.runtime.stall_watch import StallWatch
 from headrace.runtime.threads import SystemThreads
@@ -122,6 +122,8 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         stood_still_s=stalls.stood_still_s,
     )
     meeting = _Meeting(node, options)
+    long_lived = LongLived(lambda: node.log_count, lambda: node.metadata_end)
+    keeping = asyncio.create_task(long_lived.run())
     stalls.start()
     memory.start()
     console = ConsoleServer(node) if options.http is not None else None
@@ -133,7 +135,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
             else f" http://{await _listen(console, options.http, '--http')}"
         )
         await node.start(meeting.open)
-        return await _serve(node, options, http, connections_max=max(1, connections_max))
+        return await _serve(node, options, http, long_lived, connections_max=max(1, connections_max))
     except (WrongIdentity, DisplacedNode, DamagedLog, DiskFailure) as error:
         raise CannotStart(str(error)) from error
     except Refusal as refusal:
@@ -142,6 +144,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         await meeting.close()
         if console is not None:
             await console.stop()
+        keeping.cancel()
         stalls.close()
         memory.close()
         threads.close()
@@ -252,14 +255,13 @@ def _listener_configs(options: ServeOptions) -> dict[str, str]:
     return {"listeners": f"PLAINTEXT://{options.listen}", **advertised}
 
 
-async def _serve(node: Node, options: ServeOptions, http: str, *, connections_max: int) -> int:
+async def _serve(node: Node, options: ServeOptions, http: str, long_lived: LongLived, *, connections_max: int) -> int:
     stop = stop_signal()
     kafka = KafkaServer(node, options.advertised, connections_max=connections_max)
     try:
         address = await _listen(kafka, options.listen, "--listen")
         _log_form()
-        gc.collect()
-        gc.freeze()  # what lives as long as the node need not be looked at again and again
+        long_lived.freeze_all()
         _announce(node, f"kafka://{address}{http}", options)
         await _first_of(stop, node.failed)
     finally:

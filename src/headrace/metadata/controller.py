@@ -12,6 +12,7 @@ from headrace.model.names import NO_NODE
 
 if TYPE_CHECKING:
     from headrace.metadata.records import MetadataRecord
+    from headrace.metadata.sweeps import Change
     from headrace.model.errors import Refusal
     from headrace.model.names import NodeId
 
@@ -27,6 +28,8 @@ class Decision(Generic[Response_co]):
     response: Response_co
     loser: NodeId = NO_NODE
     """A node that has lost what it had of the partitions that the records change."""
+    rest: tuple[Change, ...] = ()
+    """What is to be done to all other partitions before the answer is given, in slices: see `sweeps`."""
 
 
 @dataclass(frozen=True, slots=True)

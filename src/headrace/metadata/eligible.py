@@ -19,15 +19,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.metadata.controller import Decision
 from headrace.metadata.effective_configs import topic_settings
-from headrace.metadata.elections import changed, partitions_of
+from headrace.metadata.elections import changed
 from headrace.metadata.records import MetadataRecord, PartitionChanged
 from headrace.model.names import NO_NODE, LogId
 
 if TYPE_CHECKING:
+    from headrace.metadata.controller import Decision
     from headrace.metadata.effective_configs import NodeConfigs
     from headrace.metadata.image import ClusterImage, Partition
+    from headrace.metadata.sweeps import Change
     from headrace.model.names import NodeId, TopicId
 
 Response = TypeVar("Response")
@@ -80,16 +81,16 @@ def in_sync_needed(image: ClusterImage, topic_id: TopicId, configs: NodeConfigs)
     return settings.min_insync_replicas if settings.commits_when_flushed else 0
 
 
-def review_eligible(image: ClusterImage, configs: NodeConfigs) -> Decision[int]:
+def review_of_eligible(configs: NodeConfigs) -> Change:
     """Settings have changed, and with them how many are enough: leaders wait no longer for those who were eligible.
 
-    To be completed by `with_eligible`. The response is for how many partitions.
+    To be completed by `with_eligible`.
     """
-    records = [
-        changed(topic.topic_id, partition)
-        for topic, partition in partitions_of(image)
-        if partition.eligible
-        and partition.has_leader
-        and _is_large_enough(partition.isr, partition.replicas, in_sync_needed(image, topic.topic_id, configs))
-    ]
-    return Decision(tuple(records), len(records))
+
+    def review(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:
+        if not partition.eligible or not partition.has_leader:
+            return None
+        needed = in_sync_needed(image, topic_id, configs)
+        return changed(topic_id, partition) if _is_large_enough(partition.isr, partition.replicas, needed) else None
+
+    return review

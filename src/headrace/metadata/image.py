@@ -146,7 +146,7 @@ class ClusterImage:
 
     def apply_all(self, records: Iterable[MetadataRecord]) -> ClusterImage:
         """The image after all of `records`; cheaper than one by one, with the same result."""
-        draft = _Draft(self)
+        draft = Draft(self)
         for record in records:
             draft.apply(record)
         return draft.finish()
@@ -217,8 +217,8 @@ def folded_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-class _Draft:
-    """An image on its way to the next one. It lives for one `apply_all`.
+class Draft:
+    """An image on its way to the next one. It may take its time: the image that it came from stays as it is.
 
     Trees are opened for writing once and closed once, so a topic with 4,000 partitions does not copy its path 4,000
     times. A record that does not fit the image means that the log or the code is broken: an assert stops the node.
@@ -438,16 +438,23 @@ def changes(records: Iterable[MetadataRecord]) -> Changes:
 
 
 def difference(before: ClusterImage, after: ClusterImage) -> Changes:
-    """What somebody who follows the image must look at again when it was replaced as a whole."""
+    """What somebody who follows the image must look at again when it was replaced as a whole, but for the partitions:
+    those are many, see `changed_partitions`."""
     resources = sorted({*before.configs, *after.configs})
     return Changes(
-        partitions=tuple(
-            LogId(topic.topic_id, partition.partition)
-            for topic in after.sorted_topics()
-            for partition in topic.in_order()
-            if before.partition(topic.topic_id, partition.partition) != partition
-        ),
-        deleted_topics=tuple(topic.topic_id for topic in before.sorted_topics() if topic.topic_id not in after.topics),
+        partitions=(),
+        deleted_topics=deleted_topics(before, after),
         configs=tuple(it for it in resources if before.configs_of(it) != after.configs_of(it)),
         nodes=tuple(sorted({*before.nodes, *after.nodes})),
     )
+
+
+def deleted_topics(before: ClusterImage, after: ClusterImage) -> tuple[TopicId, ...]:
+    return tuple(topic.topic_id for topic in before.sorted_topics() if topic.topic_id not in after.topics)
+
+
+def changed_partitions(before: ClusterImage, topic: Topic) -> Iterator[LogId]:
+    """Those of a topic that were not so before."""
+    for partition in topic.in_order():
+        if before.partition(topic.topic_id, partition.partition) != partition:
+            yield LogId(topic.topic_id, partition.partition)

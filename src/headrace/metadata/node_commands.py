@@ -5,28 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.metadata.controller import Decision
-from headrace.metadata.elections import changed, partitions_of, with_node, without_node
+from headrace.metadata.elections import has_part_in_any, led_again, moved_from_draining, partitions_of, taking_over
 from headrace.metadata.liveness import SESSION_MS
 from headrace.metadata.lives import Life, is_over
 from headrace.metadata.records import (
     ClusterNamed,
     Endpoint,
-    MetadataRecord,
     NodeChanged,
     NodeRegistered,
     NodeRemoved,
-    PartitionChanged,
     ProducerIdsReserved,
 )
+from headrace.metadata.sweeps import first_slice
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NODE_ID_MAX, PORT_MAX, NodeId, ProducerId
 
 if TYPE_CHECKING:
     from headrace.metadata.image import ClusterImage, Node
+    from headrace.metadata.sweeps import Change
 
 PRODUCER_IDS_PER_BLOCK = 1_000  # one metadata record per thousand new producers; what a node does not use is lost
 HOST_LENGTH_MAX = 255  # of a name in DNS
 PRODUCER_ID_MAX = 2**63 - 1  # the field's size
+NOT_YET = -1
+"""In place of a broker epoch: the last life of the node is still being taken apart."""
 
 
 class ProducerIdBlock(NamedTuple):
@@ -58,7 +60,8 @@ def admit_node(
 ) -> Decision[str]:
     """A node asks to be part of the cluster. It is registered, and hears the rest from the metadata log.
 
-    `cluster_id` is what its directory says; empty, if it is a new one.
+    `cluster_id` is what its directory says; empty, if it is a new one. The response is the cluster's; empty if the node
+    has to ask again: see `register_node`.
     """
     if image.cluster_id is None:
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the cluster is being founded; try again in a moment")
@@ -79,7 +82,8 @@ def admit_node(
         life=life,
         is_heard=is_heard,
     )
-    return Decision(registered.records, image.cluster_id, registered.loser)
+    cluster_id = "" if registered.response == NOT_YET else image.cluster_id
+    return Decision(registered.records, cluster_id, registered.loser, registered.rest)
 
 
 def register_node(
@@ -98,6 +102,10 @@ def register_node(
 
     It is fenced until it has caught up with the metadata and asks to be let in. Asking twice in a life changes nothing.
     `is_heard`: the last life still says that it is there, so that this one must be on a copy of its disk.
+
+    NOT_YET if the last one had too much for one moment: that is taken from it first, and it has to ask again. A life
+    that is registered must not find itself leading in the epoch of the last one, nor an empty disk in sync: not even if
+    the controller is lost in the middle.
     """
     known = image.nodes.get(node_id)
     if known is not None and known.incarnation == incarnation:
@@ -119,21 +127,26 @@ def register_node(
             "If its disk was just replaced: in a few seconds its last life is known to be over",
         )
     broker_epoch = image.registrations + 1
-    records: list[MetadataRecord] = [
-        NodeRegistered(
-            node_id,
-            incarnation,
-            endpoints,
-            rack,
-            broker_epoch,
-            directory,
-            is_fenced=True,
-            session_ms=session_ms,
-            life=life if known is None or is_other_disk or not life else max(life, known.life + 1),
-        )
-    ]
-    records += without_node(image, node_id, has_lost_disk=has_lost_disk)
-    return Decision(tuple(records), broker_epoch, loser=node_id if has_lost_disk else NO_NODE)
+    registered = NodeRegistered(
+        node_id,
+        incarnation,
+        endpoints,
+        rack,
+        broker_epoch,
+        directory,
+        is_fenced=True,
+        session_ms=session_ms,
+        life=life if known is None or is_other_disk or not life else max(life, known.life + 1),
+    )
+    if known is None:
+        return Decision((registered,), broker_epoch)
+    fenced = NodeChanged(node_id, True, known.is_draining)
+    changes = taking_over(node_id, has_lost_disk=has_lost_disk)
+    taken, is_all = first_slice(image.apply(fenced), changes)
+    loser = node_id if has_lost_disk else NO_NODE
+    if is_all or not has_part_in_any(image, node_id, has_lost_disk=has_lost_disk):
+        return Decision((registered, *taken), broker_epoch, loser)
+    return Decision((fenced, *taken), NOT_YET, loser, changes)
 
 
 def _check_registration(node_id: NodeId, endpoints: tuple[Endpoint, ...], session_ms: int) -> None:
@@ -155,7 +168,8 @@ def unfence_node(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Dec
     node = _living(image, node_id, broker_epoch)
     if not node.is_fenced:
         return Decision((), None)
-    return Decision((NodeChanged(node_id, False, node.is_draining), *with_node(image, node_id)), None)
+    unfenced, changes = NodeChanged(node_id, False, node.is_draining), (led_again,)
+    return _begun(unfenced, image, changes)
 
 
 def fence_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
@@ -163,7 +177,8 @@ def fence_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
     node = image.nodes.get(node_id)
     if node is None or node.is_fenced:
         return Decision((), None)
-    return Decision((NodeChanged(node_id, True, node.is_draining), *without_node(image, node_id)), None)
+    fenced, changes = NodeChanged(node_id, True, node.is_draining), taking_over(node_id)
+    return _begun(fenced, image, changes)
 
 
 def drain_node(image: ClusterImage, node_id: NodeId, broker_epoch: int | None = None) -> Decision[None]:
@@ -174,20 +189,14 @@ def drain_node(image: ClusterImage, node_id: NodeId, broker_epoch: int | None = 
     node = _known(image, node_id) if broker_epoch is None else _living(image, node_id, broker_epoch)
     if node.is_draining:
         return Decision((), None)
-    return Decision((NodeChanged(node_id, node.is_fenced, True), *_leaders_moved_from(image, node_id)), None)
+    draining, changes = NodeChanged(node_id, node.is_fenced, True), (moved_from_draining,)
+    return _begun(draining, image, changes)
 
 
-def _leaders_moved_from(image: ClusterImage, node_id: NodeId) -> list[PartitionChanged]:
-    """Only to others that are in sync; what nobody else can lead stays."""
-    moved = []
-    for topic, partition in partitions_of(image):
-        if partition.leader != node_id:
-            continue
-        heirs = [other for other in partition.target if other in partition.isr and other != node_id]
-        heir = next((other for other in heirs if image.node_may_lead(other)), None)
-        if heir is not None:
-            moved.append(changed(topic.topic_id, partition, leader=heir))
-    return moved
+def _begun(change: NodeChanged, image: ClusterImage, changes: tuple[Change, ...]) -> Decision[None]:
+    """A change of a node, and what follows from it for its partitions."""
+    records, is_all = first_slice(image.apply(change), changes)
+    return Decision((change, *records), None, rest=() if is_all else changes)
 
 
 def undrain_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:

@@ -12,7 +12,6 @@ from headrace.metadata.effective_configs import topic_settings
 from headrace.metadata.elections import (
     Election,
     ElectionKind,
-    balance_leaders,
     changed,
     elect,
     electable,
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
 
     from headrace.metadata.effective_configs import NodeConfigs
     from headrace.metadata.image import ClusterImage, Partition
-    from headrace.model.names import NodeId
+    from headrace.metadata.sweeps import Change
+    from headrace.model.names import NodeId, TopicId
 
 
 class InSyncMember(NamedTuple):
@@ -58,31 +58,33 @@ def change_in_sync(
     node = image.nodes.get(leader)
     if node is None or node.broker_epoch != broker_epoch:
         raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"node {leader} has no life with the broker epoch {broker_epoch}")
+    if node.is_fenced:  # others are about to lead: whom it drops from the set, they could not elect
+        raise Refusal(ErrorCode.FENCED_LEADER_EPOCH, f"node {leader} is fenced, and leads nothing any more")
+    after: dict[LogId, Partition] = {}
     records: list[MetadataRecord] = []
     outcomes: list[Outcome[Partition]] = []
-    pending = image
     for change in wanted:
         try:
-            record = _checked_change(pending, leader, change)
+            partition = after.get(change.log_id) or known_partition(image, change.log_id)
+            record = _checked_change(image, partition, leader, change)
         except Refusal as refusal:
             outcomes.append(Outcome(str(change.log_id), refusal))
             continue
         if record is not None:
-            pending = pending.apply(record)
+            partition = after[change.log_id] = partition.after(record)
             records.append(record)
-        partition = pending.partition(*change.log_id)
-        assert partition is not None
         outcomes.append(Outcome(str(change.log_id), partition))
     return Decision(tuple(records), outcomes)
 
 
-def _checked_change(image: ClusterImage, leader: NodeId, change: IsrChange) -> PartitionChanged | None:
+def _checked_change(
+    image: ClusterImage, partition: Partition, leader: NodeId, change: IsrChange
+) -> PartitionChanged | None:
     """None if it is so already.
 
     A leader asks for the set that it knows to be agreed on if it has asked for others and heard nothing: its word now
     makes the partition's epoch higher, so that none of the earlier ones can count any more.
     """
-    partition = known_partition(image, change.log_id)
     if change.leader_epoch != partition.leader_epoch or partition.leader != leader:
         raise Refusal(
             ErrorCode.FENCED_LEADER_EPOCH,
@@ -196,28 +198,19 @@ def elect_leaders(image: ClusterImage, wanted: Sequence[Election]) -> Decision[l
     return Decision(tuple(records), outcomes)
 
 
-def elect_uncleanly(image: ClusterImage, configs: NodeConfigs) -> Decision[int]:
-    """Where nobody leads, and the topic would rather lose records than wait (`unclean.leader.election.enable`).
+def unclean_election(configs: NodeConfigs) -> Change:
+    """Where nobody leads, and the topic would rather lose records than wait (`unclean.leader.election.enable`)."""
 
-    The response is how many have a leader again.
-    """
-    records: list[MetadataRecord] = []
-    for log_id in image.sorted_leaderless():
-        partition, topic = image.partition(*log_id), image.topics[log_id.topic_id]
-        assert partition is not None, log_id
-        if any(map(image.is_here, holders(partition))):
-            continue  # their logs are being compared
-        if not topic_settings(image, topic.name, configs).unclean_leader_election_enable:
-            continue
-        with suppress(Refusal):  # none of its replicas is there
-            records.append(elect(image, Election(log_id, ElectionKind.UNCLEAN)))
-    return Decision(tuple(records), len(records))
+    def elect_any(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:
+        if partition.has_leader or any(map(image.is_here, holders(partition))):
+            return None  # somebody leads, or logs are being compared
+        settings = topic_settings(image, image.topics[topic_id].name, configs)
+        if settings.unclean_leader_election_enable:
+            with suppress(Refusal):  # none of its replicas is there
+                return elect(image, Election(LogId(topic_id, partition.partition), ElectionKind.UNCLEAN))
+        return None
 
-
-def return_leaders(image: ClusterImage, tolerated: float) -> Decision[int]:
-    """Preferred leaders lead again. The response is how many."""
-    records = balance_leaders(image, tolerated)
-    return Decision(tuple(records), len(records))
+    return elect_any
 
 
 @dataclass(frozen=True, slots=True)

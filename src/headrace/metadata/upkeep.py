@@ -6,31 +6,37 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.metadata.assignments import seats
 from headrace.metadata.controller import Decision
-from headrace.metadata.elections import partitions_of
+from headrace.metadata.elections import taken_from
 from headrace.metadata.internal import CONSUMER_OFFSETS, INTERNAL_REPLICAS, TRANSACTION_STATE
 from headrace.metadata.partition_commands import Reassignment, ended_move, reassign
 from headrace.metadata.placement import Loads, widened
 from headrace.model.names import LogId
 
 if TYPE_CHECKING:
-    from headrace.metadata.image import ClusterImage
+    from headrace.metadata.image import ClusterImage, Partition
+    from headrace.metadata.records import PartitionChanged
+    from headrace.model.names import TopicId
 
 WIDENED_AT_ONCE: Final = 4  # partitions: what clients do has the disks and the network first
 
 
-def end_moves(image: ClusterImage) -> Decision[int]:
-    """End the moves whose new replicas are all in sync. The response is how many.
-
-    Most end with the change of the in-sync set that completes them. But if none of the new replicas may lead in that
-    moment, there may be no other change that would.
-    """
-    records = []
-    for topic, partition in partitions_of(image):
-        if partition.is_moving:
-            record = ended_move(image, LogId(topic.topic_id, partition.partition), partition, partition.isr)
+def taken_from_absent(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:
+    """A node that is away still leads, or is in sync with others. A controller was lost before it had come to that."""
+    for node_id in (partition.leader, *partition.isr):
+        node = image.nodes.get(node_id)
+        if node is not None and node.is_fenced:
+            record = taken_from(image, topic_id, partition, node_id)
             if record is not None:
-                records.append(record)
-    return Decision(tuple(records), len(records))
+                return record
+    return None
+
+
+def end_of_move(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:
+    """All new replicas are in sync. Most moves end with the change of the in-sync set that completes them. But if none
+    of the new replicas may lead in that moment, there may be no other change that would."""
+    if not partition.is_moving:
+        return None
+    return ended_move(image, LogId(topic_id, partition.partition), partition, partition.isr)
 
 
 def widen_internal_topics(image: ClusterImage) -> Decision[int]:

@@ -108,6 +108,20 @@ async def rest(period_s: float) -> None:
     await asyncio.sleep(max(period_s, REST_S_MIN))
 
 
+class Pace:
+    """Cuts long loops on the event loop into slices of so many steps. Unlike `Breather`, by count: where time stands
+    still, as in the simulator, others get their turns between the slices, too."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = self._left = steps
+
+    async def step(self) -> None:
+        self._left -= 1
+        if self._left <= 0:
+            await asyncio.sleep(0)
+            self._left = self._steps
+
+
 class Breather:
     """Cuts long loops on the event loop into slices, so that no turn lasts long.
 

@@ -21,6 +21,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.partition import Partition
+from headrace.metadata import sweeps
 from headrace.metadata.internal import is_internal
 from headrace.model.names import LogId, TopicPartition
 from headrace.replication.replica import Replica
@@ -148,13 +149,14 @@ class ReplicaWatch:
 
     def check_image(self, image: ClusterImage) -> None:
         """Every image that was ever decided comes here once."""
+        is_one_slice = image.partition_count <= sweeps.CHANGED_MAX  # else a fenced node may be in sync for a moment
         for topic in image.sorted_topics():
             for state in topic.in_order():
                 log_id, name = LogId(topic.topic_id, state.partition), TopicPartition(topic.name, state.partition)
                 if state.has_leader:
                     self._check_leader(log_id, name, state.leader_epoch, state.leader)
                 fenced = [it for it in state.isr if it not in image.nodes or image.nodes[it].is_fenced]
-                if fenced and len(state.isr) > 1:
+                if fenced and len(state.isr) > 1 and is_one_slice:
                     self._report(Kind.FENCED_IN_SYNC, name, -1, f"in sync are {state.isr}, and fenced is {fenced}")
 
     def set_image(self, image: ClusterImage) -> None:

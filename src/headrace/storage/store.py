@@ -128,6 +128,11 @@ class LogStore:
 
     # Logs
 
+    @property
+    def open_count(self) -> int:
+        """How many logs are open."""
+        return len(self._logs)
+
     def log_ids(self) -> list[LogId]:
         """The logs on disk that nobody has opened."""
         return list(self._unopened)

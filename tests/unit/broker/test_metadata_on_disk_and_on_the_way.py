@@ -62,7 +62,7 @@ def test_entries_follow_each_other():
 
 
 def test_only_decisions_have_records():
-    assert [records_of(entry) for entry in ENTRIES] == [[CREATED, DELETED], [], []]
+    assert [list(records_of(entry)) for entry in ENTRIES] == [[CREATED, DELETED], [], []]
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
+from headrace.metadata.controller import Decision
 from headrace.metadata.effective_configs import NodeConfigs
 from headrace.metadata.image import EMPTY_IMAGE, ClusterImage
 from headrace.metadata.node_commands import register_node, unfence_node
+from headrace.metadata.sweeps import first_slice
 from headrace.metadata.topic_commands import NewTopic, create_topics
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId, TopicId
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.metadata.controller import Outcome
+    from headrace.metadata.sweeps import Change
 
 NODE = NodeConfigs.checked(NodeId(1), {})
 
@@ -54,3 +57,9 @@ def with_topics(image: ClusterImage, *topics: NewTopic) -> ClusterImage:
 def refused(outcome: Outcome[object]) -> tuple[ErrorCode, str]:
     assert isinstance(outcome.result, Refusal), f"{outcome.name} was not refused: {outcome.result}"
     return outcome.result.code, outcome.result.message
+
+
+def swept(image: ClusterImage, *changes: Change) -> Decision[int]:
+    """All that the changes do to the partitions of `image`, as one decision. The response is to how many."""
+    records = [it for change in changes for it in first_slice(image, [change]).records]
+    return Decision(tuple(records), len(records))

@@ -9,7 +9,7 @@ from headrace.metadata.config_commands import ConfigEdit, ConfigOperation, Resou
 from headrace.metadata.configs import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
 from headrace.metadata.effective_configs import NodeConfigs
 from headrace.metadata.elections import Election, ElectionKind
-from headrace.metadata.eligible import review_eligible, with_eligible
+from headrace.metadata.eligible import review_of_eligible, with_eligible
 from headrace.metadata.image import EMPTY_IMAGE
 from headrace.metadata.node_commands import drain_node, fence_node, register_node, unfence_node
 from headrace.metadata.partition_commands import (
@@ -18,15 +18,15 @@ from headrace.metadata.partition_commands import (
     Reassignment,
     change_in_sync,
     elect_leaders,
-    elect_uncleanly,
     give_up_replica,
     reassign,
+    unclean_election,
 )
 from headrace.metadata.records import ConfigChanged, NodeChanged, PartitionChanged, PartitionCreated, TopicCreated
 from headrace.metadata.snapshots import snapshot_records
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, Epoch, LogId, NodeId, Offset
-from tests.unit.metadata.small_cluster import numbered_topic_id
+from tests.unit.metadata.small_cluster import numbered_topic_id, swept
 
 ONE, TWO, THREE, FOUR = (NodeId(number) for number in range(1, 5))
 TOPIC = numbered_topic_id(1)
@@ -105,7 +105,7 @@ class Cluster:
         self.decide(incremental_alter_configs(self.image, [ResourceEdits(resource, (edit,))], self.configs))
 
     def review(self):
-        return self.decide(review_eligible(self.image, self.configs))
+        return self.decide(swept(self.image, review_of_eligible(self.configs)))
 
 
 @pytest.fixture
@@ -268,11 +268,11 @@ def test_a_topic_that_would_rather_lose_records_does_not_wait():
     for cluster in (patient, hasty):
         cluster.in_sync(ONE, TWO)
         cluster.give_up(TWO)
-        assert cluster.decide(elect_uncleanly(cluster.image, cluster.configs)) == 0, "it has a leader"
+        assert cluster.decide(swept(cluster.image, unclean_election(cluster.configs))) == 0, "it has a leader"
         cluster.fence(TWO, ONE)
-        assert cluster.decide(elect_uncleanly(cluster.image, cluster.configs)) == 0, "nobody is there"
+        assert cluster.decide(swept(cluster.image, unclean_election(cluster.configs))) == 0, "nobody is there"
         cluster.start(TWO)
-        cluster.decide(elect_uncleanly(cluster.image, cluster.configs))
+        cluster.decide(swept(cluster.image, unclean_election(cluster.configs)))
     assert patient.state == (NO_NODE, (ONE,), ())
     assert hasty.state == (TWO, (TWO,), ())
 
@@ -282,10 +282,10 @@ def test_an_unclean_election_prefers_who_has_everything():
     cluster.in_sync(ONE)
     cluster.fence(THREE, TWO, ONE)
     cluster.start(THREE)
-    assert cluster.decide(elect_uncleanly(cluster.image, cluster.configs)) == 0, "its log is compared first"
+    assert cluster.decide(swept(cluster.image, unclean_election(cluster.configs))) == 0, "its log is compared first"
     cluster.compare()
     assert cluster.state == (THREE, (THREE,), (ONE, TWO))
-    assert cluster.decide(elect_uncleanly(cluster.image, cluster.configs)) == 0
+    assert cluster.decide(swept(cluster.image, unclean_election(cluster.configs))) == 0
 
 
 def test_a_damaged_copy_is_not_eligible(cluster):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.metadata.elections import Election, ElectionKind
+from headrace.metadata.elections import Election, ElectionKind, LeaderBalance
 from headrace.metadata.image import EMPTY_IMAGE
 from headrace.metadata.node_commands import drain_node, fence_node, register_node, undrain_node, unfence_node
 from headrace.metadata.partition_commands import (
@@ -14,13 +14,12 @@ from headrace.metadata.partition_commands import (
     give_up_replica,
     plan_rebalance,
     reassign,
-    return_leaders,
 )
 from headrace.metadata.records import PartitionCreated, TopicCreated
 from headrace.metadata.topic_commands import NewTopic
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, Epoch, LogId, NodeId
-from tests.unit.metadata.small_cluster import cluster_of, numbered_topic_id, refused, with_topics
+from tests.unit.metadata.small_cluster import cluster_of, numbered_topic_id, refused, swept, with_topics
 
 ONE, TWO, THREE, FOUR = (NodeId(number) for number in range(1, 5))
 TOPIC = numbered_topic_id(1)
@@ -178,12 +177,18 @@ def test_that_nobody_has_the_records_of_a_partition_any_more():
     assert "no copy with the records is left. --unclean" in why_not_preferred(image)
 
 
+def returned(image):
+    balance = LeaderBalance(0.1)
+    swept(image, balance.count)
+    return swept(image, balance.give_back)
+
+
 def test_leaders_return_to_where_they_are_preferred(image):
     image = image.apply_all(drain_node(image, ONE).records)
     assert partition_of(image).leader == TWO
-    assert return_leaders(image, 0.1).response == 0, "a draining node is to lead nothing"
+    assert returned(image).response == 0, "a draining node is to lead nothing"
     image = image.apply_all(undrain_node(image, ONE).records)
-    decision = return_leaders(image, 0.1)
+    decision = returned(image)
     assert decision.response == 1
     assert partition_of(image.apply_all(decision.records)).leader == ONE
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from headrace.metadata.assignments import ManualAssignment
 from headrace.metadata.effective_configs import NodeConfigs
-from headrace.metadata.elections import without_node
+from headrace.metadata.elections import taking_over
 from headrace.metadata.partition_commands import Reassignment, reassign
 from headrace.metadata.partition_counts import PartitionCounts, count_partitions
 from headrace.metadata.topic_commands import NewTopic
 from headrace.model.names import LogId, NodeId
-from tests.unit.metadata.small_cluster import cluster_of, numbered_topic_id, with_topics
+from tests.unit.metadata.small_cluster import cluster_of, numbered_topic_id, swept, with_topics
 
 if TYPE_CHECKING:
     from headrace.metadata.image import ClusterImage
@@ -43,7 +43,7 @@ def test_a_node_counts_what_it_has_and_what_it_leads() -> None:
 
 def test_every_node_counts_the_partitions_that_nobody_leads() -> None:
     image = cluster((ONE, TWO), (THREE,))
-    image = image.apply_all(without_node(image, THREE))
+    image = image.apply_all(swept(image, *taking_over(THREE)).records)
     assert [counts(image, node_id).offline for node_id in (ONE, TWO, THREE)] == [1, 1, 1]
 
 
@@ -54,27 +54,27 @@ def test_a_partition_that_its_leader_cannot_serve_is_offline_there() -> None:
 
 def test_trouble_with_a_partition_that_nobody_leads_counts_once() -> None:
     image = cluster((ONE, TWO), (THREE,))
-    image = image.apply_all(without_node(image, THREE))
+    image = image.apply_all(swept(image, *taking_over(THREE)).records)
     assert counts(image, THREE, 2).offline == 1
 
 
 def test_the_leader_alone_counts_missing_copies() -> None:
     image = cluster((ONE, TWO, THREE), (TWO, THREE, ONE), (ONE, TWO))
-    image = image.apply_all(without_node(image, THREE))
+    image = image.apply_all(swept(image, *taking_over(THREE)).records)
     assert [counts(image, node_id).under_replicated for node_id in (ONE, TWO, THREE)] == [1, 1, 0]
     assert [counts(image, node_id).under_min_insync for node_id in (ONE, TWO, THREE)] == [0, 0, 0]
 
 
 def test_too_few_in_sync_for_a_topics_own_setting() -> None:
     image = cluster((ONE, TWO, THREE), min_insync_replicas="3")
-    image = image.apply_all(without_node(image, THREE))
+    image = image.apply_all(swept(image, *taking_over(THREE)).records)
     assert counts(image, ONE).under_min_insync == 1
 
 
 def test_a_topic_with_fewer_replicas_than_the_setting_needs_all_it_has() -> None:
     image = cluster((ONE,), (ONE, TWO), min_insync_replicas="3")
     assert counts(image, ONE).under_min_insync == 0
-    image = image.apply_all(without_node(image, TWO))
+    image = image.apply_all(swept(image, *taking_over(TWO)).records)
     assert counts(image, ONE).under_min_insync == 1
 
 
@@ -82,5 +82,5 @@ def test_a_copy_that_is_only_being_made_is_not_missed() -> None:
     image = cluster((ONE, TWO))
     image = image.apply_all(reassign(image, [Reassignment(LogId(numbered_topic_id(1), 0), (ONE, THREE))]).records)
     assert counts(image, ONE) == PartitionCounts(here=1, led=1)
-    image = image.apply_all(without_node(image, TWO))
+    image = image.apply_all(swept(image, *taking_over(TWO)).records)
     assert counts(image, ONE).under_replicated == 1

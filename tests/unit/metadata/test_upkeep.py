@@ -6,9 +6,9 @@ from headrace.metadata.internal import CONSUMER_OFFSETS
 from headrace.metadata.node_commands import drain_node, undrain_node
 from headrace.metadata.partition_commands import InSyncMember, IsrChange, Reassignment, change_in_sync, reassign
 from headrace.metadata.topic_commands import NewTopic
-from headrace.metadata.upkeep import WIDENED_AT_ONCE, end_moves, widen_internal_topics
+from headrace.metadata.upkeep import WIDENED_AT_ONCE, end_of_move, widen_internal_topics
 from headrace.model.names import LogId, NodeId
-from tests.unit.metadata.small_cluster import cluster_of, with_topics
+from tests.unit.metadata.small_cluster import cluster_of, swept, with_topics
 
 ONE, TWO, THREE, FOUR = map(NodeId, (1, 2, 3, 4))
 
@@ -36,9 +36,9 @@ def test_a_move_to_nodes_that_may_not_lead_ends_once_one_may():
     image = decided(image, drain_node(image, TWO))
     image = caught_up(image, topic)
     assert image.partition(*log_id).is_moving
-    assert end_moves(image).response == 0
+    assert swept(image, end_of_move).response == 0
     image = decided(image, undrain_node(image, TWO))
-    ended = end_moves(image)
+    ended = swept(image, end_of_move)
     assert ended.response == 1
     partition = decided(image, ended).partition(*log_id)
     assert (partition.replicas, partition.isr, partition.leader, partition.is_moving) == ((TWO,), (TWO,), TWO, False)

@@ -20,10 +20,12 @@ async def handle(message: BrokerRegistrationRequest, request: Request) -> Broker
         cluster_id = node.image.cluster_id
         if message.cluster_id and message.cluster_id != cluster_id:
             raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {cluster_id}")
-        broker_epoch = await node.quorum.submit(
+        node_id = NodeId(message.broker_id)
+        broker_epoch = await node.controller.register(
+            node_id,
             lambda image: register_node(
                 image,
-                NodeId(message.broker_id),
+                node_id,
                 message.incarnation_id,
                 tuple(Endpoint(it.name, it.host, it.port) for it in message.listeners),
                 message.rack,
@@ -31,7 +33,7 @@ async def handle(message: BrokerRegistrationRequest, request: Request) -> Broker
                 session_ms=message.session_ms,
                 life=message.life,
                 is_heard=node.controller.is_heard(NodeId(message.broker_id)),
-            )
+            ),
         )
     except Refusal as refusal:
         return BrokerRegistrationResponse(error_code=refusal.code)

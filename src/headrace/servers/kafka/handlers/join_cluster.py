@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterResponse:
     node = request.node
     try:
-        cluster_id = await node.quorum.submit(
+        node_id = NodeId(message.node_id)
+        cluster_id = await node.controller.register(
+            node_id,
             lambda image: admit_node(
                 image,
                 message.cluster_id,
-                NodeId(message.node_id),
+                node_id,
                 message.incarnation_id,
                 tuple(Endpoint(it.listener, it.host, it.port) for it in message.endpoints),
                 message.rack,
@@ -36,7 +38,7 @@ async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterRe
                 session_ms=message.session_ms,
                 life=message.life,
                 is_heard=node.controller.is_heard(NodeId(message.node_id)),
-            )
+            ),
         )
     except Refusal as refusal:
         if refusal.code is ErrorCode.NOT_CONTROLLER and message.cluster_id == node.assembly.cluster_id:

@@ -189,10 +189,12 @@ def _partition(request: Request, topic: Topic, partition: Partition) -> Metadata
 def serving_leader(node: Node, topic: Topic, partition: Partition) -> NodeId:
     """NO_NODE where nobody leads, and where this node should and cannot. Whether others can, they say themselves.
 
-    Nor is one named who seems to be gone: clients would dial it for a second or two; told of none, they ask again.
+    Nor is one named who seems to be gone, or is fenced and about to be followed: clients would dial it for a second or
+    two; told of none, they ask again.
     """
     is_damaged = partition.leader == node.node_id and node.is_offline(topic.topic_id, partition.partition)
-    return NO_NODE if is_damaged or partition.leader in node.doubted_nodes() else partition.leader
+    is_gone = partition.leader in node.doubted_nodes() or not node.image.is_here(partition.leader)
+    return NO_NODE if is_damaged or is_gone else partition.leader
 
 
 def leader_error(leader: NodeId) -> int:
