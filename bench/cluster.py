@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from bench.programs import Numbers
     from bench.wire import PartitionState
 
 NODE_IDS = (1, 2, 3)
@@ -24,30 +26,36 @@ LOOK_S = 0.05
 
 
 class ClusterNode(Node):
-    def __init__(self, workspace: Path, node_id: int, voters: str, *, timed: bool) -> None:
+    def __init__(self, workspace: Path, node_id: int, voters: str, program: str) -> None:
         super().__init__(workspace, cold=True)
         self.node_id = node_id
         self.timings = self.home / "timings.json"
+        self.turns = self.home / "turns.jsonl"
         self._voters = voters
-        self._timed = timed
+        self._program = program
 
     def command(self) -> list[str]:
         python, _, _, *rest = super().command()
-        module = "bench.timed_node" if self._timed else "headrace"
-        return [python, "-m", module, *rest, "--node-id", str(self.node_id), "--voters", self._voters]
+        return [python, "-m", self._program, *rest, "--node-id", str(self.node_id), "--voters", self._voters]
 
     def _environment(self) -> dict[str, str]:
-        return {**super()._environment(), "BENCH_TIMINGS": str(self.timings)}
+        return {**super()._environment(), "BENCH_TIMINGS": str(self.timings), "BENCH_TURNS": str(self.turns)}
+
+    def long_turns(self, since_s: float) -> list[Numbers]:
+        """Of a node that runs `bench.turning_node`: those that began since then, on the steady clock."""
+        lines = self.turns.read_text().splitlines() if self.turns.exists() else []
+        whole = [json.loads(line) for line in lines if line.endswith("}")]
+        return [turn for turn in whole if turn["at_s"] >= since_s]
 
 
 class Cluster:
-    """`with Cluster(workspace) as cluster:` starts it and waits until it is ready. `timed` nodes take the time of each
-    stage of a request, see `bench.timed_node`."""
+    """`with Cluster(workspace) as cluster:` starts it and waits until it is ready. `program` may be a node that
+    measures itself: `bench.timed_node`, `bench.turning_node`."""
 
-    def __init__(self, workspace: Path, *, timed: bool = False) -> None:
+    def __init__(self, workspace: Path, *, program: str = "headrace") -> None:
         ports = dict(zip(NODE_IDS, free_ports(len(NODE_IDS)), strict=True))
         voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
-        self.nodes = {it: ClusterNode(workspace, it, voters, timed=timed) for it in NODE_IDS}
+        self.nodes = {it: ClusterNode(workspace, it, voters, program) for it in NODE_IDS}
         self._running = ExitStack()
 
     def __enter__(self) -> Self:

@@ -78,14 +78,14 @@ class Node:
             *("--http", f"127.0.0.1:{self.http_port}"),
         ]
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, within_s: float = READY_S_MAX) -> None:
         """The node prints one line when it is ready."""
-        deadline = time.monotonic() + READY_S_MAX
+        deadline = time.monotonic() + within_s
         while b"\n" not in (self.home / "stdout").read_bytes():
             if not self.is_alive():
                 raise BenchError("the node ended before it was ready")
             if time.monotonic() > deadline:
-                raise BenchError(f"the node was not ready after {READY_S_MAX} s:\n{self._last_words()}")
+                raise BenchError(f"the node was not ready after {within_s} s:\n{self._last_words()}")
             time.sleep(0.005)
 
     def _last_words(self) -> str:

@@ -78,11 +78,11 @@ def partitions_of(connection: socket.socket, topic: str) -> list[PartitionState]
     return [found[index] for index in sorted(found)]
 
 
-def produce_one(connection: socket.socket, topic: str, value: bytes) -> None:
-    """One record to partition 0, with acks=all; returns when it is acknowledged."""
+def produce_one(connection: socket.socket, topic: str, value: bytes, partition: int = 0) -> None:
+    """One record with acks=all; returns when it is acknowledged."""
     batch = _batch_of_one(value)
     body = struct.pack(">hhii", -1, -1, 30_000, 1) + _string(topic)
-    body += struct.pack(">iii", 1, 0, len(batch)) + batch
+    body += struct.pack(">iii", 1, partition, len(batch)) + batch
     answer = _ask(connection, PRODUCE, body)
     # after one topic's name, one partition's index
     (error,) = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)

@@ -11,6 +11,7 @@ from bench.measures import (
     exporting,
     footprint,
     latency,
+    many_partitions,
     replication,
     spark_reading,
     throughput,
@@ -42,6 +43,11 @@ MEASURES = (
     Measure("cluster-acks", "acks=all on three nodes at 1,000 messages/s, and where the time goes", replication.acks),
     Measure("cluster-throughput", "acks=all on three nodes, 1 KiB messages", replication.throughput),
     Measure("cluster-idle", "three nodes with 4,000 partitions of three replicas, and nothing to do", replication.idle),
+    Measure(
+        "cluster-many-partitions",
+        "20,000 partitions on three nodes: created, a node killed, and started again",
+        many_partitions.many_partitions,
+    ),
     Measure("failover", "a leader is killed: until its partition takes writes again", replication.failover),
     Measure("librdkafka", "the node's cost when confluent-kafka produces and consumes", clients.librdkafka),
     Measure(

@@ -57,7 +57,7 @@ def acks(stage: Stage) -> Outcome:
 def _breakdown(stage: Stage, outcome: Outcome) -> list[Line]:
     """Where the time goes, on nodes that take it. Network is what is left of the time that the client saw."""
     stage.say("acks=all on three nodes, by stage")
-    with Cluster(stage.workspace, timed=True) as cluster:
+    with Cluster(stage.workspace, program="bench.timed_node") as cluster:
         cluster.create_topic()
         leader = cluster.leader()
         taken = load(leader, "produce_load", **PACE, acks=-1, seconds=stage.seconds(5))
