@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.client.admin import Admin
 from headrace.client.producer import BatchingProducer
+from headrace.model.names import NO_NODE
 from headrace.simulation.device import Operation, os_error
 from headrace.simulation.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 LIMIT_S = 120.0
 LOOK_S = 0.1
+OVERDUE_S = 15.0
 RECORD_BYTES = 100_000
 
 
@@ -72,7 +74,7 @@ def test_another_node_leads_a_new_partition_that_its_leader_has_no_room_to_make(
     run(play, seed=1, limit_s=LIMIT_S)
 
 
-def test_who_is_elected_and_has_no_room_to_open_its_log_leaves_it_to_the_next_that_is_back() -> None:
+def test_who_has_no_room_to_open_its_log_is_not_elected_and_the_next_that_is_back_is() -> None:
     async def play(universe: Universe) -> None:
         cluster = await ready_cluster(universe)
         await cluster.run_on("client", create_and_write(cluster, partitions=1, replicas=2))
@@ -86,8 +88,10 @@ def test_who_is_elected_and_has_no_room_to_open_its_log_leaves_it_to_the_next_th
         leader.host.crash()
         refuse_space(full, directory, Operation.READ, Operation.CREATE, Operation.WRITE)
         full.launch()
-        while partitions_in(cluster)[0].leader != full.node_id:
+        while not full.is_serving:
             await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(OVERDUE_S)
+        assert partitions_in(cluster)[0].leader == NO_NODE
         leader.launch()
         while partitions_in(cluster)[0].leader != leader.node_id:
             await asyncio.sleep(LOOK_S)

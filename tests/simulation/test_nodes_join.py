@@ -169,8 +169,9 @@ def test_two_guests_do_not_let_each_other_in() -> None:
             NodeProcess(universe, FOUR, {}, {}, [Address("node-5", 9093)]),
             NodeProcess(universe, NodeId(5), {}, {}, [Address("node-4", 9093)]),
         ]
-        for guest in guests:
-            guest.launch()
+        guests[0].launch()
+        await asyncio.sleep(1.0)  # the second is to be there for longer
+        guests[1].launch()
         return await exit_of(guests[0])
 
     refusal = run(play, seed=1, limit_s=LIMIT_S)

@@ -18,7 +18,7 @@ from headrace.model.names import Epoch, LogId, Offset
 from headrace.wire.messages.describe_log_ends import AskedLog, DescribeLogEndsRequest, DescribeLogEndsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from headrace.broker.peers import Peers
     from headrace.broker.quorum import Quorum
@@ -34,14 +34,18 @@ ANSWER_S: Final = 1.0  # it is a look at what is in memory; who does not answer 
 LANE: Final = "log ends"
 
 
-def log_ends(topics: TopicTable, unopened: Collection[LogId], log_ids: Iterable[LogId]) -> dict[LogId, LogEnd | None]:
-    """Of those that this node has opened. None for one that is damaged, or ends before what was safe in it."""
+def log_ends(topics: TopicTable, log_ids: Iterable[LogId]) -> dict[LogId, LogEnd | None]:
+    """Of those that this node has opened. None for one that is damaged, ends before what was safe in it, or finds no
+    room to be opened."""
     ends: dict[LogId, LogEnd | None] = {}
     for log_id in log_ids:
-        partition = topics.by_log_id(log_id)
-        if log_id in unopened or (partition is not None and partition.log.damage):
+        served, partition = topics.topic(log_id.topic_id), topics.by_log_id(log_id)
+        if partition is None:
+            if served is not None and log_id.partition in served.troubles:
+                ends[log_id] = None
+        elif partition.log.damage:
             ends[log_id] = None
-        elif partition is not None:
+        else:
             # Whether flushed or not: what a start finds has survived, and what was not acknowledged does no harm.
             own = partition.log
             ends[log_id] = LogEnd(Epoch(own.epochs.latest), Offset(own.next_offset), partition.was_in_sync)

@@ -453,7 +453,7 @@ class Node:
 
     def log_ends(self, log_ids: Iterable[LogId]) -> dict[LogId, LogEnd | None]:
         """Where logs end that this node has opened; None for one that must not lead."""
-        return log_ends(self.topics, self.damaged_at_start, log_ids)
+        return log_ends(self.topics, log_ids)
 
     def stop_following(self, partition: Partition) -> None:
         """Its copy is damaged: the leader must not take it for one that keeps up."""

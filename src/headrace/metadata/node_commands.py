@@ -111,12 +111,6 @@ def register_node(
     if known is not None and known.incarnation == incarnation:
         return Decision((), known.broker_epoch)
     _check_registration(node_id, endpoints, session_ms)
-    if is_heard:
-        raise Refusal(
-            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"node {node_id} is running, and this is another process; if its data directory was copied, choose an "
-            "empty one and another --node-id. If it has just crashed: in a few seconds that is known",
-        )
     # What was flushed in the last life is still there. On another disk, or an older copy of this one, it is not.
     is_other_disk = known is not None and known.directory not in {b"", directory}
     has_lost_disk = is_other_disk or is_over(known, directory, Life(life, incarnation))
@@ -125,6 +119,12 @@ def register_node(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"node {node_id} is running, with another data directory; give this node another --node-id. "
             "If its disk was just replaced: in a few seconds its last life is known to be over",
+        )
+    if is_heard:
+        raise Refusal(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"node {node_id} is running, and this is another process; if its data directory was copied, choose an "
+            "empty one and another --node-id. If it has just crashed: in a few seconds that is known",
         )
     broker_epoch = image.registrations + 1
     registered = NodeRegistered(
