@@ -19,7 +19,7 @@ def main() -> int:
     options = _arguments()
     if options.list:
         for measure in MEASURES:
-            print(f"{measure.name:<20}{measure.summary}")
+            print(f"{measure.name:<25}{measure.summary}")
         return 0
     try:
         programs.compile_all()

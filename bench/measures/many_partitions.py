@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PARTITIONS, TOPICS = 20_000, 20
 QUICK_PARTITIONS = 4_000
+CREATED_S_MAX = 60.0
+RETRY_S = 0.5
 RESTART_S_MAX = 300.0
 WRITABLE_S_MAX = 60.0
 AFTERMATH_S = 5.0  # the last slices, and the first look at all in-sync sets, come after the first write
@@ -52,11 +54,28 @@ def _created(stage: Stage, cluster: Cluster, partitions: int) -> Numbers:
     stage.say(f"creating {partitions:,} partitions with three replicas")
     cpu_before_s, start_s = cluster.cpu_s(), time.monotonic()
     for number in range(TOPICS):
-        with cluster.any_node().connect() as connection:
-            wire.create_topic(connection, _topic(number), partitions // TOPICS, replicas=3, configs=SAFE)
+        _create(cluster, _topic(number), partitions // TOPICS)
     _wait_settled(cluster)
     taken = {"seconds": time.monotonic() - start_s, "cpu_s": cluster.cpu_s() - cpu_before_s}
     return {**taken, **_longest(list(cluster.nodes.values()), start_s)}
+
+
+def _create(cluster: Cluster, topic: str, partitions: int) -> None:
+    """On a busy machine there may be no controller for a moment."""
+    deadline_s = time.monotonic() + CREATED_S_MAX
+    while True:
+        try:
+            with cluster.any_node().connect() as connection:
+                wire.create_topic(connection, topic, partitions, replicas=3, configs=SAFE)
+        except BenchError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(RETRY_S)
+            with cluster.any_node().connect() as connection:
+                if wire.partitions_of(connection, topic):
+                    return  # it was created after all
+        else:
+            return
 
 
 def _killed(stage: Stage, cluster: Cluster, victim: ClusterNode) -> Numbers:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+OPENED_AT_ONCE = 500  # logs, before those are served: to find out which takes 5 ms
 NAMES_TOLD_MAX = 5  # on one line of the log; `headrace cluster status` has the others
 
 
@@ -221,12 +222,7 @@ class Following:
                 log.warning("no topic is known for %s; its data is kept in %s and not served", log_id, place)
         self._note_missing(image)
         self._tell_of_lost(image)
-        await self._prepare(
-            LogId(topic.topic_id, state.partition) for topic in image.sorted_topics() for state in topic.in_order()
-        )
-        for topic in image.sorted_topics():
-            for state in topic.in_order():
-                await self._serve(topic, state)
+        await self._serve_all([LogId(topic.topic_id, state.partition) for topic, state in partitions_of(image)])
 
     def _note_missing(self, image: ClusterImage) -> None:
         """What is counted on was here in an earlier life. If it is gone now it is given up like a damaged log, for an
@@ -274,18 +270,23 @@ class Following:
     async def _follow(self, change: Changes) -> None:
         for topic_id in change.deleted_topics:
             await self._drop(topic_id)
-        await self._prepare(change.partitions)
-        image = self._image()
-        for log_id in change.partitions:
-            topic = image.topic(log_id.topic_id)
-            state = image.partition(*log_id)
-            if topic is not None and state is not None:
-                await self._serve(topic, state)
-            elif self._store.holds_unused(log_id):
-                await self._store.delete(log_id)  # the topic was deleted while its log was made
+        await self._serve_all(change.partitions)
         self._configure(change.configs)
         if change.partitions or change.deleted_topics:
             self._watcher.topics_changed()
+
+    async def _serve_all(self, log_ids: Sequence[LogId]) -> None:
+        """As the image has them, which may change meanwhile: then they come again."""
+        for first in range(0, len(log_ids), OPENED_AT_ONCE):
+            some = log_ids[first : first + OPENED_AT_ONCE]
+            await self._prepare(some)
+            image = self._image()
+            for log_id in some:
+                topic, state = image.topic(log_id.topic_id), image.partition(*log_id)
+                if topic is not None and state is not None:
+                    await self._serve(topic, state)
+                elif self._store.holds_unused(log_id):
+                    await self._store.delete(log_id)  # the topic was deleted while its log was made
 
     async def _begin_anew(self, wish: _Anew) -> None:
         old, log_id = wish.partition, wish.partition.log_id

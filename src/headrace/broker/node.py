@@ -566,10 +566,11 @@ class Node:
                 log.info("%s: retention removed %d segments up to offset %d", partition.name, *removed)
         await self.store.remove_garbage()
 
-    def _expire_waiters(self) -> None:
-        now_s = self.world.clock.monotonic_s()
+    async def _expire_waiters(self) -> None:
+        breather = Breather(self.world.clock)
         for partition in self.topics.partitions():
-            partition.expire_waiters(now_s)
+            await breather.breathe()
+            partition.expire_waiters(self.world.clock.monotonic_s())
 
     async def _expire_producers(self) -> None:
         breather = Breather(self.world.clock)

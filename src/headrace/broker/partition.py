@@ -429,7 +429,7 @@ class Partition:
         """Without a lease it takes and shows nothing, also if it leads: another node may do so by now. Whoever waits
         here for what he wrote should ask there: he would wait for as long as this node is alone."""
         self._advance(self.replica.set_leased(is_leased))
-        if not is_leased:
+        if not is_leased and self._waiters:
             self._waiters.refuse_all(
                 Reason(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another node may lead {self.name}: this one has no lease")
             )

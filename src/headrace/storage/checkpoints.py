@@ -47,8 +47,9 @@ def decode_epochs(raw: bytes) -> list[EpochStart] | None:
 
 def encode_offsets(offsets: Mapping[LogId, int]) -> bytes:
     """Topics are named by id: a name can be used again for another log."""
+    texts = {topic_id: topic_id_text(topic_id) for topic_id, _ in offsets}  # once for all partitions of a topic
     return _encode(
-        f"{topic_id_text(log_id.topic_id)} {log_id.partition} {offset}" for log_id, offset in sorted(offsets.items())
+        f"{texts[log_id.topic_id]} {log_id.partition} {offset}" for log_id, offset in sorted(offsets.items())
     )
 
 

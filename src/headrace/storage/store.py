@@ -383,18 +383,21 @@ class LogStore:
         """Store from where the next start must verify, and where each log begins. Call it every minute or so."""
         async with self.swaps.rewriting, self._checkpointing:  # a swap would put other files where these are written
             points = self._points.all()  # also of logs that are missing: they must not begin below what was safe
-            points |= await self._save_hints(
-                [
-                    log
-                    for log in self._logs.values()
-                    if points.get(log.log_id) != log.flushed_offset or log.has_wrong_files
-                ]
-            )
+            points |= await self._save_hints(await self._outdated_logs(points))
             if not self._points.is_stored(points):
                 await self.flusher.sync_everything()
                 await self._points.store(points)
             await self._store_starts()
             await self._committed.store({log_id: log.high_watermark for log_id, log in self._logs.items()})
+
+    async def _outdated_logs(self, points: Mapping[LogId, int]) -> list[PartitionLog]:
+        """Those of which more could be said than these points do."""
+        breather, outdated = Breather(self.world.clock), []
+        for log in list(self._logs.values()):
+            await breather.breathe()
+            if not log.is_closed and (points.get(log.log_id) != log.flushed_offset or log.has_wrong_files):
+                outdated.append(log)
+        return outdated
 
     async def _save_hints(self, logs: Sequence[PartitionLog]) -> dict[LogId, int]:
         """Returns the logs for which there was room, and up to where they were flushed when their hints were taken."""
