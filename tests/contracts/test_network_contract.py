@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.runtime.disk import FileSlice
+from headrace.runtime.disk import FileSlice, ReadFault
 from headrace.runtime.network import Address
 from tests.contracts.runtimes import on_every_runtime
 
@@ -226,6 +227,26 @@ async def test_close_lets_what_is_queued_leave_first(world: World) -> None:
     assert there.bytes == sent + content
     assert "drained" not in here.calls
     assert not file.is_leased
+
+
+@on_every_runtime
+async def test_a_slice_that_cannot_be_read_ends_the_link_and_is_told_to_its_owner(world: World) -> None:
+    here, there = Notebook(), Notebook()
+    link, _ = await pair(world, here, there)
+    file, _ = log_file(world, 1000)
+    told: list[ReadFault] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for way in ("send", "read"):
+            patch.setattr(type(file), way, cannot_read)
+        link.send([b"head", FileSlice(file, 100, 500, told.append), b"tail"])
+        await there.until_disconnected()
+    assert [(fault.path, fault.position) for fault in told] == [("a.log", 100)]
+    assert bytes(there.bytes) in {b"", b"head"}
+    assert not file.is_leased
+
+
+def cannot_read(_: File, *place: int) -> bytes:
+    raise ReadFault(OSError(errno.EIO, "Input/output error"), "a.log", place[-2])
 
 
 @on_every_runtime

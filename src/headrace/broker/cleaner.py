@@ -245,4 +245,4 @@ def _stop(partition: Partition, state: CleaningState, damage: str) -> None:
     state.damaged = partition.log
     state.errors += 1
     state.error = damage
-    log.error("%s is not compacted any more: %s", partition.name, damage)
+    log.log(partition.damage_level, "%s is not compacted any more: %s", partition.name, damage)

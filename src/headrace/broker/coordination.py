@@ -238,7 +238,7 @@ class Coordination:
         """Nobody can coordinate from this log. It counts as offline, and the others do their work. If its bytes are
         damaged, another replica is to lead."""
         trouble = f"its groups or transactions cannot be loaded: {problem}. {RESTORE_OR_REMOVE}"
-        log.error("%s is offline: %s", partition.name, trouble)
+        log.log(partition.damage_level, "%s is offline: %s", partition.name, trouble)
         served = self._node.topics.topic(partition.log_id.topic_id)
         if served is not None:
             served.troubles[partition.index] = trouble

@@ -19,6 +19,7 @@ from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NO_PRODUCER, NO_TIMESTAMP, Offset, ProducerId
 from headrace.runtime.tasks import Breather
 from headrace.storage.damage import DamagedLog
+from headrace.storage.reading import reads_log
 from headrace.wire.batches import CorruptBatch, read_header
 from headrace.wire.control import is_commit_marker
 from headrace.wire.records import decode_records, encode_batch, keys_and_values
@@ -128,7 +129,7 @@ class Shard(Generic[MindT]):
             piece = partition_log.read(offset, READ_BYTES, partition_log.next_offset, at_least_one=True)
             assert piece is not None, f"{self.partition.name} ends at {offset}, not at {partition_log.next_offset}"
             try:
-                raw = memoryview(await self._world.threads.run(piece.read))
+                raw = memoryview(await self._world.threads.run(reads_log(piece.read)))
             finally:
                 piece.release()
             offset = await self._replay(raw, replay)

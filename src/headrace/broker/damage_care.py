@@ -18,7 +18,7 @@ from headrace.storage.damage import MissingLog
 from headrace.wire.messages.scrub_logs import ScrubLogsRequest, ScrubLogsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from headrace.broker.node import Node
     from headrace.broker.partition import Partition
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.25
 TELL_S: Final = 5.0  # between two requests to a leader to look at the same partition
+MET_S: Final = 2.0  # between two scrubs that readers of the same partition ask for
 LANE: Final = "damage"
 
 
@@ -43,6 +44,8 @@ class DamageCare:
         """Those of which the operator was told that there is no other copy."""
         self._bad_fetches: dict[LogId, tuple[Offset, float]] = {}
         """Where a fetch brought bad bytes, and when the leader was last told."""
+        self._met_s: dict[LogId, float] = {}
+        """When a reader met damage, of those for which that was a moment ago."""
         self._news = asyncio.Event()
 
     @property
@@ -80,8 +83,16 @@ class DamageCare:
 
     def met(self, partition: Partition, offset: int) -> None:
         """A reader met bytes that make no sense, at this offset if it is known. A scrub tells what is damaged."""
-        if partition.log_id not in self._damaged:
+        now_s, log_id = self._node.world.clock.monotonic_s(), partition.log_id
+        if log_id not in self._damaged and log_id not in self._met_lately(now_s):
+            self._met_s[log_id] = now_s
             self._node.scrub.begin(partition.name.topic, partition.index, offset)
+
+    def _met_lately(self, now_s: float) -> Collection[LogId]:
+        """A scrub may find nothing, as after an error that does not come again: who meets it once more has it look
+        again, but not without a rest."""
+        self._met_s = {log_id: met_s for log_id, met_s in self._met_s.items() if now_s - met_s < MET_S}
+        return self._met_s
 
     def bad_fetch(self, partition: Partition, leader: NodeId) -> None:
         """As a follower: what the leader sent is damaged. If it is so again, it is the leader's file, not the way."""

@@ -128,6 +128,20 @@ class Collected:
         for records in self.slices():
             records.release()
 
+    def give_up(self, unreadable: FileSlice) -> None:
+        """These bytes cannot be read: their partition is answered with an error, and all others as before."""
+        self.results = [self._without(unreadable, *result) for result in self.results]
+        self.bytes_read -= unreadable.size
+        self.has_error = True
+        unreadable.release()
+
+    @staticmethod
+    def _without(unreadable: FileSlice, wanted: Wanted, fetched: Fetched) -> tuple[Wanted, Fetched]:
+        if fetched.records is not unreadable:
+            return wanted, fetched
+        wanted.told = None  # recovery is news again
+        return wanted, _cannot_read(wanted)
+
 
 class Waiting(Protocol):
     """A fetch that waits for its session to have news."""
@@ -317,7 +331,7 @@ class FetchSession:
             return FetchedPartition(wanted.index, refusal.code, -1, -1, -1)
         except DamagedLog as damage:
             partition.met(damage)
-            return FetchedPartition(wanted.index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
+            return _cannot_read(wanted)
         return FetchedPartition(
             wanted.index,
             ErrorCode.NONE,
@@ -360,9 +374,14 @@ class FetchSession:
         partition = self._topics.find(wanted.topic, wanted.index)
         if partition is None or not partition.replica.is_leader:
             return
-        if wanted.leader_epoch == partition.replica.leader_epoch and (
-            partition.divergence(wanted.offset, wanted.last_epoch) is None
-        ):
+        try:
+            is_ours = wanted.leader_epoch == partition.replica.leader_epoch and (
+                partition.divergence(wanted.offset, wanted.last_epoch) is None
+            )
+        except DamagedLog as damage:
+            partition.met(damage)
+            return
+        if is_ours:
             partition.follower_fetched(*self.reader, wanted.offset, wanted.flushed, wanted.log_start)
 
     def _attach(self, wanted: Wanted, partition: Partition) -> None:
@@ -377,6 +396,10 @@ class FetchSession:
             wanted.partition.unlisten(self)
             self._by_partition.pop(wanted.partition, None)
             wanted.partition = None
+
+
+def _cannot_read(wanted: Wanted) -> Fetched:
+    return FetchedPartition(wanted.index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
 
 
 def _gain(wanted: Wanted) -> int:

@@ -17,8 +17,10 @@ from headrace.model.errors import DiskFailure, DiskFull, ErrorCode, Refusal
 from headrace.model.names import LogId, Offset, TopicId, TopicPartition
 from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot
 from headrace.raft.ready import Ballot
+from headrace.runtime.disk import ReadFault
 from headrace.storage.damage import DamagedLog, MissingFile
 from headrace.storage.disk_work import replace_if_room
+from headrace.storage.reading import damage_by, reads_log
 from headrace.wire.batches import CorruptBatch, read_header
 
 if TYPE_CHECKING:
@@ -44,6 +46,11 @@ RESTORE_METADATA: Final = (
 )
 
 
+def damage_of_metadata(damage: DamagedLog) -> DamagedLog:
+    """The same, with what to do about it where no other log's advice fits."""
+    return DamagedLog(damage.path, damage.position, damage.offset, damage.problem, advice=RESTORE_METADATA)
+
+
 class MetadataStore:
     def __init__(self, world: World, store: LogStore, log: PartitionLog) -> None:
         self.log = log
@@ -64,13 +71,20 @@ class MetadataStore:
     # ---- at start; these block
 
     def load(self, first_voters: Membership) -> RaftLog:
-        """`first_voters` count until the log says something else. DamagedLog if it cannot be read."""
+        """`first_voters` count until the log says something else. DamagedLog if it cannot be read: nobody is asked for
+        another copy of what this node has promised to know."""
+        try:
+            return reads_log(self._load)(first_voters)
+        except DamagedLog as damage:
+            raise damage_of_metadata(damage) from damage
+
+    def _load(self, first_voters: Membership) -> RaftLog:
         snapshot = self._load_snapshot() or Snapshot(Offset(0), NO_TERM, first_voters, b"")
         if snapshot.end < self.log.start_offset < self.log.next_offset:
             problem = (
                 f"it ends at offset {snapshot.end} or is missing; the metadata log begins at {self.log.start_offset}"
             )
-            raise DamagedLog(SNAPSHOT_FILE, 0, snapshot.end, problem, advice=RESTORE_METADATA)
+            raise DamagedLog(SNAPSHOT_FILE, 0, snapshot.end, problem)
         found = RaftLog(snapshot, list(self._entries()))  # also those before its end: they tell whether the rest fits
         self._believed_end = found.end
         self.log.reserve(RESERVE_BYTES)
@@ -83,7 +97,7 @@ class MetadataStore:
         try:
             return decode_snapshot(disk.read_file(SNAPSHOT_FILE))
         except CorruptBatch as damage:
-            raise DamagedLog(SNAPSHOT_FILE, 0, 0, str(damage), advice=RESTORE_METADATA) from damage
+            raise DamagedLog(SNAPSHOT_FILE, 0, 0, str(damage)) from damage
 
     async def repair(self) -> None:
         """A crash may have come between a snapshot that was installed and the log that begins after it. What `load` did
@@ -97,6 +111,8 @@ class MetadataStore:
         """
         try:
             ballot = self._ballots.load()
+        except ReadFault as fault:
+            raise DamagedLog(BALLOT_FILE, 0, 0, damage_by(fault).problem, advice=FORGOTTEN) from fault
         except OSError as error:
             raise DiskFailure(f"the vote of this node cannot be written again: {error}") from error
         if ballot is None and found.last_term > NO_TERM and not is_alone:
@@ -109,17 +125,17 @@ class MetadataStore:
         while offset < log.next_offset:
             piece = log.read(offset, READ_BYTES, log.next_offset, at_least_one=True)
             assert piece is not None, f"the metadata log ends at {offset}, not at {log.next_offset}"
-            raw, start = memoryview(piece.read()), piece.position
-            piece.release()
+            try:
+                raw, start = memoryview(piece.read()), piece.position
+            finally:
+                piece.release()
             position = 0
             while position < len(raw):
                 header = read_header(raw, position)
                 try:
                     yield entry_of(raw[position : position + header.size])
                 except CorruptBatch as error:  # a start verifies only what is above the recovery point
-                    raise DamagedLog(
-                        log.directory, start + position, offset, str(error), advice=RESTORE_METADATA
-                    ) from error
+                    raise DamagedLog(log.directory, start + position, offset, str(error)) from error
                 position += header.size
                 offset = header.next_offset
 
@@ -130,6 +146,8 @@ class MetadataStore:
         full when the reserve is used up: what a leader has sent cannot be taken back."""
         try:
             await self._save(saving)
+        except DamagedLog as damage:
+            raise DiskFailure(f"the metadata log cannot be cut: {damage.finding}") from damage
         except Refusal as refusal:
             problem = "the disk is full, and so is what was kept free on it for the metadata log; free some space, then"
             raise DiskFull(f"{problem} start the node again") from refusal

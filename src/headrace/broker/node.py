@@ -21,7 +21,7 @@ from headrace.broker.following import Following
 from headrace.broker.identity import check_metadata
 from headrace.broker.in_sync_review import InSyncReview
 from headrace.broker.log_ends import LogComparison, log_ends
-from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, RESTORE_METADATA, MetadataStore
+from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, MetadataStore, damage_of_metadata
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.room_care import RoomCare
 from headrace.broker.scrub import Scrub
@@ -272,9 +272,7 @@ class Node:
         try:
             return await self.store.open_or_create(METADATA_LOG, METADATA_TOPIC, METADATA_SETTINGS)
         except DamagedLog as damage:
-            raise DamagedLog(
-                damage.path, damage.position, damage.offset, damage.problem, advice=RESTORE_METADATA
-            ) from damage
+            raise damage_of_metadata(damage) from damage
 
     async def stop(self) -> None:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""

@@ -121,6 +121,7 @@ class Partition:
         self.writer = Writer(self, self._rules, stage, clock)
         self._waiters = CommitWaiters()
         self._damaged_place: tuple[str, int] | None = None
+        log.on_damage = self.met
         self._listeners: dict[Listener, None] = {}
         self._follower_listeners: dict[Listener, None] = {}
         self._curious: dict[Listener, None] = {}
@@ -492,10 +493,14 @@ class Partition:
         place = (damage.path, damage.position)
         if place != self._damaged_place:
             self._damaged_place = place
-            has_others = len(self.replica.replicas) > 1  # then it is fetched again, and nobody has to do anything
-            logger.log(logging.WARNING if has_others else logging.ERROR, "%s cannot be read: %s", self.name, damage)
-            if self.on_damage is not None:
-                self.on_damage(self, damage.offset)
+            logger.log(self.damage_level, "%s cannot be read: %s", self.name, damage)
+        if self.on_damage is not None:
+            self.on_damage(self, damage.offset)
+
+    @property
+    def damage_level(self) -> int:
+        """How loudly damage is told. With other replicas it is fetched again, and nobody has to do anything."""
+        return logging.WARNING if len(self.replica.replicas) > 1 else logging.ERROR
 
     def retire(self, reason: Reason) -> None:
         """The partition is deleted or no longer ours: nobody may wait for it any longer."""

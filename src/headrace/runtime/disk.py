@@ -26,6 +26,34 @@ DIRECTORY_MODE = 0o700  # what clients write is for those who may read topics, n
 FILE_MODE = 0o600
 WRITEV_MAX = 1024  # IOV_MAX on Linux
 PROBE_STEP = 128 * 1024  # the kernel's default read-ahead: one cached page speaks for its neighbours
+UNREADABLE = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.EILSEQ, errno.ENODATA, errno.EREMOTEIO})
+"""How a device, or a file system that checks what the device gives it, says that it cannot read."""
+NO_QUICK_READS = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+
+
+class ReadFault(OSError):
+    """Bytes that were once written cannot be read. That is said of them, and not of the whole disk: a sector is bad.
+
+    Only reads raise it. A write or a sync that fails is another matter: what it leaves behind is unknown.
+    """
+
+    def __init__(self, error: OSError, path: str, position: int = 0) -> None:
+        super().__init__(error.errno, error.strerror, path)
+        self.path = path
+        self.position = position
+        self.words = error.strerror or str(error)
+
+
+def check_read(error: OSError, path: str, position: int = 0) -> None:
+    """Raises ReadFault if that is what a read has met. It may have met something else, as want of descriptors."""
+    if error.errno in UNREADABLE:
+        raise ReadFault(error, path, position) from error
+
+
+class ReadableFile(Protocol):
+    def size(self) -> int: ...
+
+    def read(self, position: int, size: int) -> bytes: ...
 
 
 class File(Protocol):
@@ -41,7 +69,8 @@ class File(Protocol):
         ...
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer at the end of the file."""
+        """Up to `size` bytes; fewer at the end of the file. ReadFault, here and wherever bytes are read, if the device
+        cannot."""
         ...
 
     def reserve(self, size: int) -> None:
@@ -88,7 +117,7 @@ class Disk(Protocol):
     """Where it is, in words for people and tools."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """FileNotFoundError unless it exists or `create` is given."""
+        """FileNotFoundError unless it exists or `create` is given; ReadFault if it cannot be told what is there."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -138,14 +167,18 @@ class Disk(Protocol):
 class FileSlice:
     """A leased run of bytes in a file, on its way to a socket. Release it exactly once."""
 
-    __slots__ = ("file", "generation", "position", "size")
+    __slots__ = ("_on_fault", "file", "generation", "position", "size")
 
-    def __init__(self, file: File, position: int, size: int) -> None:
+    def __init__(
+        self, file: File, position: int, size: int, on_fault: Callable[[ReadFault], None] | None = None
+    ) -> None:
+        """`on_fault` hears if the bytes cannot be read: who sends them does not know whose they are."""
         file.lease()
         self.file = file
         self.generation = file.generation
         self.position = position
         self.size = size
+        self._on_fault = on_fault
 
     @property
     def is_current(self) -> bool:
@@ -154,6 +187,11 @@ class FileSlice:
 
     def read(self) -> bytes:
         return self.file.read(self.position, self.size)
+
+    def failed(self, fault: ReadFault) -> None:
+        """Whoever sends it could not read it. To be called on the loop."""
+        if self._on_fault is not None:
+            self._on_fault(fault)
 
     def release(self) -> None:
         self.file.release()
@@ -183,9 +221,10 @@ class Trust:
 
 
 class SystemFile:
-    __slots__ = ("_descriptor", "_is_closed", "_leases", "_probe", "_size", "_trust", "generation")
+    __slots__ = ("_descriptor", "_is_closed", "_leases", "_probe", "_size", "_trust", "generation", "path")
 
-    def __init__(self, descriptor: int, trust: Trust) -> None:
+    def __init__(self, descriptor: int, trust: Trust, path: str) -> None:
+        self.path = path
         self._descriptor = descriptor
         self._trust = trust
         self._size = os.fstat(descriptor).st_size
@@ -218,7 +257,11 @@ class SystemFile:
             raise
 
     def read(self, position: int, size: int) -> bytes:
-        return os.pread(self._descriptor, size, position)
+        try:
+            return os.pread(self._descriptor, size, position)
+        except OSError as error:
+            check_read(error, self.path, position)
+            raise
 
     def reserve(self, size: int) -> None:
         _libc.reserve(self._descriptor, self._size, size)
@@ -237,23 +280,31 @@ class SystemFile:
         try:
             for place in (*range(position, position + size, PROBE_STEP), position + size - 1):
                 os.preadv(self._descriptor, [self._probe], place, os.RWF_NOWAIT)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without the flag, such as tmpfs: it has no cold bytes either
-            return True
+        except OSError as error:
+            # A file system without the flag, such as tmpfs, has no cold bytes either. Whatever else is wrong with them
+            # is found by who warms them, and not by a socket in the middle of an answer.
+            return error.errno in NO_QUICK_READS
         return True
 
     def warm(self, position: int, size: int) -> None:
         end = position + size
         scratch = bytearray(min(size, PROBE_STEP))
-        while position < end and (count := os.preadv(self._descriptor, [scratch], position)):
-            position += count
+        try:
+            while position < end and (count := os.preadv(self._descriptor, [scratch], position)):
+                position += count
+        except OSError as error:
+            check_read(error, self.path, position)
+            raise
 
     def forget_cached(self) -> None:
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def send(self, socket_descriptor: int, position: int, size: int) -> int:
-        return os.sendfile(socket_descriptor, self._descriptor, position, size)
+        try:
+            return os.sendfile(socket_descriptor, self._descriptor, position, size)
+        except OSError as error:  # a socket has other words for its own troubles
+            check_read(error, self.path, position)
+            raise
 
     def lease(self) -> None:
         self._leases += 1
@@ -324,7 +375,12 @@ class SystemDisk:
 
     def open(self, path: str, *, create: bool = False) -> SystemFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return SystemFile(os.open(f"{self.location}/{path}", flags, FILE_MODE), self._trust)
+        try:
+            return SystemFile(os.open(f"{self.location}/{path}", flags, FILE_MODE), self._trust, path)
+        except OSError as error:
+            if not create:
+                check_read(error, path)
+            raise
 
     def exists(self, path: str) -> bool:
         return os.path.exists(f"{self.location}/{path}")
@@ -351,8 +407,12 @@ class SystemDisk:
         (self.root / old).replace(self.root / new)
 
     def read_file(self, path: str) -> bytes:
-        with open(f"{self.location}/{path}", "rb", buffering=0) as file:
-            return file.readall()
+        try:
+            with open(f"{self.location}/{path}", "rb", buffering=0) as file:
+                return file.readall()
+        except OSError as error:
+            check_read(error, path)
+            raise
 
     def write_file(self, path: str, content: bytes) -> None:
         with open(self.root / path, "wb", opener=_open_for_us_alone) as file:

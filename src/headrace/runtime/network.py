@@ -13,7 +13,7 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headrace.runtime.disk import FileSlice
+from headrace.runtime.disk import FileSlice, ReadFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -180,6 +180,12 @@ class SocketLink:
         except BlockingIOError:
             if not self._watch():
                 self.abort()
+            return
+        except ReadFault as fault:
+            chunk = self._queue[0]
+            assert isinstance(chunk, FileSlice)
+            self.abort()  # a part of it has left, and the rest of the answer would be taken for more of it
+            chunk.failed(fault)
             return
         except OSError:
             self.abort()

@@ -47,7 +47,7 @@ class Operation(StrEnum):
 class StoredFile:
     """One file's bytes, as the page cache shows them and as the device holds them."""
 
-    __slots__ = ("_abandoned", "_durable", "_sizes", "_versions", "cached", "is_dirty")
+    __slots__ = ("_abandoned", "_bad", "_durable", "_sizes", "_versions", "cached", "is_dirty")
 
     def __init__(self) -> None:
         self.cached = bytearray()
@@ -55,6 +55,7 @@ class StoredFile:
         self._versions: dict[int, list[bytes]] = {}  # by sector, what it has held since the last sync
         self._abandoned: dict[int, list[bytes]] = {}  # the same, from before a sync that failed
         self._sizes: list[int] = []
+        self._bad: set[int] = set()  # sectors that cannot be read until they are written again
         self.is_dirty = False
         """Something was written, or cut off, since the last sync that succeeded."""
 
@@ -75,6 +76,9 @@ class StoredFile:
     def _changed(self, start: int, end: int) -> None:
         self.is_dirty = True
         self._sizes.append(len(self.cached))
+        if self._bad:
+            self._bad.difference_update(range(-(-start // SECTOR), end // SECTOR))
+            self._bad = {sector for sector in self._bad if sector * SECTOR < len(self.cached)}
         for sector in range(start // SECTOR, (end + SECTOR - 1) // SECTOR):
             version = bytes(self.cached[sector * SECTOR : (sector + 1) * SECTOR])
             self._versions.setdefault(sector, []).append(version)
@@ -127,6 +131,16 @@ class StoredFile:
         end = min(start + SECTOR, len(self._durable))
         if start < end:
             self._durable[start:end] = version.ljust(SECTOR, b"\0")[: end - start]
+
+    def spoil(self, position: int) -> None:
+        self._bad.add(position // SECTOR)
+
+    def is_bad(self, position: int, size: int) -> bool:
+        """Whether some of these bytes cannot be read."""
+        if not self._bad:  # as with nearly all
+            return False
+        end = min(position + size, len(self.cached))
+        return any(sector * SECTOR < end and position < (sector + 1) * SECTOR for sector in self._bad)
 
     def flip_bit(self, position: int, bit: int) -> None:
         for content in (self.cached, self._durable):
@@ -296,6 +310,11 @@ class Device:
         self.root = deepcopy(copy)
         self._pending.clear()
         self._contents = None
+
+    def spoil(self, path: str, position: int) -> None:
+        """The sector with this byte cannot be read from now on, also after a power cut, until it is written again."""
+        self._trace.note("bad sector", self.name, path, position)
+        self.file(path).spoil(position)
 
     def lose(self, path: str) -> None:
         """A file or directory is gone, and no power cut brings it back."""

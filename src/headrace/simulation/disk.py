@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from headrace.runtime.disk import Trust
+from headrace.runtime.disk import Trust, check_read
 from headrace.simulation.device import (
     PLENTY_BYTES,
     Device,
@@ -95,8 +95,18 @@ class SimulatedDisk:
         )
 
     def read_file(self, path: str) -> bytes:
-        self.begin(Operation.READ, path)
-        return bytes(self.device.file(path).cached)
+        content = self.device.file(path)
+        self.begin_read(path, content, 0, len(content.cached))
+        return bytes(content.cached)
+
+    def begin_read(self, path: str, content: StoredFile, position: int, size: int) -> None:
+        try:
+            self.begin(Operation.READ, path, size)
+            if content.is_bad(position, size):
+                raise os_error(errno.EIO, path)
+        except OSError as error:
+            check_read(error, path, position)
+            raise
 
     def write_file(self, path: str, content: bytes) -> None:
         file = self.open(path, create=True)
@@ -216,7 +226,8 @@ class SimulatedFile:
         """The simulated device keeps no space aside, as some file systems do not."""
 
     def read(self, position: int, size: int) -> bytes:
-        self._begin(Operation.READ, size)
+        self._check_open()
+        self._disk.begin_read(self.path, self._content, position, size)
         if position < 0:
             raise os_error(errno.EINVAL, self.path)
         return bytes(self._content.cached[position : position + size])
@@ -239,9 +250,11 @@ class SimulatedFile:
             raise
         self._content.sync()
 
-    def is_cached(self, position: int, size: int) -> bool:  # noqa: ARG002 - chance decides, not the place
+    def is_cached(self, position: int, size: int) -> bool:
+        """Chance decides. What the device cannot read is never in memory."""
         self._check_open()
-        return self._disk.device.random.random() >= self._disk.device.cold_fraction
+        is_warm = self._disk.device.random.random() >= self._disk.device.cold_fraction
+        return is_warm and not self._content.is_bad(position, size)
 
     def warm(self, position: int, size: int) -> None:
         self.read(position, size)

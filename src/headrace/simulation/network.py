@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, assert_never
 from zlib import crc32
 
-from headrace.runtime.disk import FileSlice
+from headrace.runtime.disk import FileSlice, ReadFault
 from headrace.runtime.network import Address, release_slices
 from headrace.simulation.fabric import Acknowledged, Ended, Handshake
 
@@ -202,7 +202,7 @@ class SimulatedLink:
             self._receiver.drained()
 
     def _next_piece(self, size_max: int) -> bytes:
-        """Empty if a log was cut, or is shorter than its slice: the promised bytes cannot be sent any more."""
+        """Empty if a log was cut, is shorter than its slice, or cannot be read: the promised bytes cannot be sent."""
         chunk = self._queue[0]
         if isinstance(chunk, FileSlice):
             return self._next_of_slice(chunk, size_max)
@@ -216,7 +216,11 @@ class SimulatedLink:
 
     def _next_of_slice(self, chunk: FileSlice, size_max: int) -> bytes:
         count = self._fabric.piece(min(chunk.size, size_max))
-        piece = chunk.file.read(chunk.position, count) if chunk.is_current else b""
+        try:
+            piece = chunk.file.read(chunk.position, count) if chunk.is_current else b""
+        except ReadFault as fault:
+            chunk.failed(fault)
+            return b""
         chunk.position += len(piece)
         chunk.size -= len(piece)
         if chunk.size == 0:

@@ -215,13 +215,14 @@ class Chain:
         return aborted
 
     def _rebuild_aborted(self, number: int, end_offset: int) -> AbortedIndex:
-        """The log is the truth."""
+        """The log is the truth. If it cannot be read, nothing changes: an empty index would show what was aborted."""
         segment = self.segments[number]
-        aborted = segment.forget_aborted()
         names = self._disk.list(self._directory)
-        for ended in replay_aborted(
+        replayed = replay_aborted(
             self._disk, self._directory, names, self.segments[: number + 1], segment.base_offset, end_offset
-        ):
+        )
+        aborted = segment.forget_aborted()
+        for ended in replayed:
             aborted.add(ended)
         if segment is not self.active and segment not in self._unsaved_aborts:
             self._unsaved_aborts.append(segment)

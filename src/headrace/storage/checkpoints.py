@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.names import Epoch, LogId, Offset, topic_id_from_text, topic_id_text
+from headrace.runtime.disk import ReadFault
 from headrace.storage.epochs import EpochStart
 from headrace.storage.scrub_marks import ScrubMark
 
@@ -84,20 +85,23 @@ def read_scrubs(disk: Disk) -> dict[LogId, ScrubMark]:
             LogId(topic_id_from_text(topic), int(partition)): ScrubMark(int(since_ms), int(checked_to))
             for topic, partition, since_ms, checked_to in lines
         }
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ReadFault, ValueError):
         return {}
 
 
 def is_whole(disk: Disk, path: str) -> bool:
     """Whether a file of offsets is there and can be read."""
-    return disk.exists(path) and decode_offsets(disk.read_file(path)) is not None
+    try:
+        return decode_offsets(disk.read_file(path)) is not None
+    except (FileNotFoundError, ReadFault):
+        return False
 
 
 def read_offsets(disk: Disk, path: str) -> dict[LogId, int]:
     """A missing or damaged file is an empty one."""
     try:
         return decode_offsets(disk.read_file(path)) or {}
-    except FileNotFoundError:
+    except (FileNotFoundError, ReadFault):
         return {}
 
 

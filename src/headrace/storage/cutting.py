@@ -20,6 +20,7 @@ from headrace.storage import layout
 from headrace.storage.aborted import ABORTED_ENTRY_BYTES, AbortedIndex
 from headrace.storage.handles import NO_DESCRIPTORS, no_descriptor
 from headrace.storage.producers import drop_snapshots_beyond, replay_aborted, replay_producers, save_snapshot
+from headrace.storage.reading import reads_log
 from headrace.storage.scan import headers_from
 from headrace.storage.segment import NO_FILE, NO_SPACE, REBUILD_HOP_BYTES, BadIndex, Segment, cut_file
 
@@ -65,7 +66,7 @@ class CutSearch:
     def find(self) -> FoundCut:
         """Blocking; changes nothing of the log. DamagedLog if it cannot be read, Refusal if it cannot be opened now."""
         try:
-            return self._find()
+            return reads_log(self._find)()
         except OSError as error:
             if error.errno in NO_DESCRIPTORS:
                 raise no_descriptor(self.directory) from error

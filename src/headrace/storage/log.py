@@ -23,6 +23,7 @@ from headrace.storage.damage import DamagedLog, KnownDamage
 from headrace.storage.flush import FlushTicket
 from headrace.storage.places import Places
 from headrace.storage.producers import prune_snapshots, save_snapshot
+from headrace.storage.reading import damage_by, reads_log
 from headrace.storage.scan import header_at
 from headrace.storage.segment import Segment
 from headrace.storage.segment_check import SegmentSpan
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from headrace.model.names import LogId
     from headrace.replication.producers import ProducerStates
-    from headrace.runtime.disk import Disk, File
+    from headrace.runtime.disk import Disk, File, ReadFault
     from headrace.storage.aborted import AbortedTransaction
     from headrace.storage.compaction.choice import Mark
     from headrace.storage.compaction.job import CleanedRun
@@ -75,6 +76,7 @@ class PartitionLog:
         "log_id",
         "mark",
         "next_offset",
+        "on_damage",
         "producers",
         "settings",
         "start_offset",
@@ -112,6 +114,9 @@ class PartitionLog:
         """How often the log was truncated, so that those who looked before can tell."""
         self.damage = KnownDamage()
         """What was looked at and is not what was written: no reader gets it."""
+        self.on_damage: Callable[[DamagedLog], None] | None = None
+        """Hears of what is found after it was handed out: bytes on their way to a socket. What is found before is
+        raised."""
         self.upheavals = 0
         """Odd while the end is cut off or compaction replaces segments, and a higher number once that is over: so who
         reads beside the loop can tell whether it saw one state of the log. Files are cut only afterwards."""
@@ -300,6 +305,7 @@ class PartitionLog:
         run = self.read_run(offset, max_bytes, end_offset, at_least_one=at_least_one)
         return None if run is None else run[0]
 
+    @reads_log
     def read_run(
         self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
     ) -> tuple[FileSlice, int] | None:
@@ -330,7 +336,7 @@ class PartitionLog:
         if limit - start <= max_bytes:
             next_offset = min(end_offset, segment_end)
             self._places.remember(next_offset, segment, limit)
-            return FileSlice(file, start, limit - start), next_offset
+            return self._slice(file, start, limit), next_offset
         return self._read_part(segment, start, max_bytes, at_least_one=at_least_one)
 
     def _end_before_damage(self, offset: int, end_offset: int) -> int:
@@ -358,8 +364,17 @@ class PartitionLog:
             assert first is not None, "the batch was there a moment ago"
             end, next_offset = start + first.size, first.next_offset
         self._places.remember(next_offset, segment, end)
-        return FileSlice(file, start, end - start), next_offset
+        return self._slice(file, start, end), next_offset
 
+    def _slice(self, file: File, start: int, end: int) -> FileSlice:
+        return FileSlice(file, start, end - start, self._unreadable)
+
+    def _unreadable(self, fault: ReadFault) -> None:
+        """A slice could not be sent, or not be warmed for it."""
+        if self.on_damage is not None:
+            self.on_damage(damage_by(fault))
+
+    @reads_log
     def first_batch_offset(self) -> int:
         """Where the batch begins that holds the log's start: records go one by one, bytes by the batch."""
         segment = self._chain.segments[self._chain.number_of(self.start_offset)]
@@ -367,6 +382,7 @@ class PartitionLog:
         first = header_at(self._handles.file(segment), place, segment.size) if place < segment.size else None
         return self.start_offset if first is None else min(first.base_offset, self.start_offset)
 
+    @reads_log
     def aborted_between(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Transactions with records from `first_offset` on and below `end_offset` that were aborted, here or later."""
         chain = self._chain
@@ -494,6 +510,7 @@ class PartitionLog:
             self.start_offset = offset
             self.epochs.truncate_start(offset)
 
+    @reads_log
     def delete_expired(self, now_ms: int) -> list[int]:
         """Drop whole segments from the front that retention or `advance_start` gave up; return their base offsets.
 
@@ -566,6 +583,7 @@ class PartitionLog:
 
     # Compaction
 
+    @reads_log
     def sealed_segments(self, *, times_from: int | None = None) -> list[SealedSegment]:
         """For compaction to look at. Those that end after `times_from` come with their times, which may take a read."""
         chain = self._chain

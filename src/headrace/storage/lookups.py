@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.model.names import NO_TIMESTAMP
 from headrace.storage.damage import DamagedLog
 from headrace.storage.index import OffsetIndex, TimeIndex
+from headrace.storage.reading import reads_log
 from headrace.storage.scan import headers_from
 from headrace.storage.segment import BadIndex, Segment
 from headrace.wire.batches import HEADER_SIZE, CorruptBatch, crc_matches
@@ -49,6 +50,7 @@ def max_timestamp(log: PartitionLog, pause: Callable[[], None]) -> FoundRecord |
 
 def _undisturbed(log: PartitionLog, look: Callable[[], FoundRecord | None]) -> FoundRecord | None:
     """Look until no truncation came between, and no compaction: neither before what was seen nor in the middle."""
+    look = reads_log(look)
     while True:
         seen = log.upheavals
         try:

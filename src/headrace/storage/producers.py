@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.model.errors import DiskFailure
 from headrace.replication.producer_snapshots import DamagedSnapshot, decode_snapshot, encode_snapshot
 from headrace.replication.producers import ProducerStates
+from headrace.runtime.disk import ReadFault
 from headrace.storage import layout
 from headrace.storage.damage import DamagedLog
 from headrace.storage.scan import headers_from
@@ -63,7 +64,7 @@ def load_snapshot(disk: Disk, directory: str, file_names: Sequence[str], offset_
         path = layout.stem(directory, offset) + layout.SNAPSHOT
         try:
             return offset, decode_snapshot(disk.read_file(path))
-        except (DamagedSnapshot, FileNotFoundError):
+        except (DamagedSnapshot, FileNotFoundError, ReadFault):
             disk.remove(path)  # the batches know it too
     return -1, ProducerStates()
 

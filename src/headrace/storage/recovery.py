@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.replication.producers import ProducerStates
+from headrace.runtime.disk import ReadFault
 from headrace.storage import checkpoints, layout
 from headrace.storage.compaction.mark import load_mark, store_mark
 from headrace.storage.compaction.swap import complete_swaps
@@ -30,6 +31,7 @@ from headrace.storage.producers import (
     replay_producers,
     save_snapshot,
 )
+from headrace.storage.reading import reads_log
 from headrace.storage.rolling import is_too_wide
 from headrace.storage.scan import header_at, headers_from
 from headrace.storage.segment import BadIndex, Segment
@@ -88,6 +90,7 @@ def create_log(
     )
 
 
+@reads_log
 def open_log(
     log_id: LogId,
     handles: Handles,
@@ -216,7 +219,7 @@ class _Recovery:
         A crash may have taken that. The batches still know, unless some of them are gone already.
         """
         if load_snapshot(self.disk, self.directory, self.file_names, next_base)[0] != next_base:
-            with suppress(DamagedLog):
+            with suppress(DamagedLog, ReadFault):
                 replayed = replay_producers(self.disk, self.directory, self.file_names, deleted, next_base)
                 self._save_producers(next_base, replayed.producers, deleted)
                 self.disk.sync_everything()
@@ -245,8 +248,8 @@ class _Recovery:
     def _stored_epochs(self) -> list[EpochStart] | None:
         try:
             stored = checkpoints.decode_epochs(self.disk.read_file(f"{self.directory}/{layout.EPOCHS}"))
-        except FileNotFoundError:
-            return None
+        except (FileNotFoundError, ReadFault):
+            return None  # the batches know it too
         if stored and stored[0].start_offset > max(self._start_offset, self.segments[0].base_offset):
             return None  # segments that retention had dropped are back: their files were not removed yet
         return stored

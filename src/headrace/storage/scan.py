@@ -10,7 +10,7 @@ from headrace.wire.batches import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHead
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.runtime.disk import File
+    from headrace.runtime.disk import File, ReadableFile
 
 HOP_BYTES = 8 * 1024  # two index intervals: small batches are many to a read, large ones waste little of it
 BODY_LENGTH_MIN = HEADER_SIZE - LENGTH_OVERHEAD
@@ -26,7 +26,7 @@ def is_plausible(header: BatchHeader, room: int) -> bool:
     )
 
 
-def header_at(file: File, position: int, end: int) -> BatchHeader | None:
+def header_at(file: ReadableFile, position: int, end: int) -> BatchHeader | None:
     """The header at `position`, if a plausible batch that ends by `end` begins there."""
     raw = file.read(position, HEADER_SIZE)
     if len(raw) < HEADER_SIZE:

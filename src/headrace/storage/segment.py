@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.model.errors import DiskFailure
 from headrace.model.names import NO_TIMESTAMP
+from headrace.runtime.disk import ReadFault
 from headrace.storage import layout
 from headrace.storage.aborted import ABORTED_ENTRY_BYTES, AbortedIndex
 from headrace.storage.index import ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
@@ -223,7 +224,7 @@ class Segment:
         """Read `.index`. BadIndex if it cannot be this segment's."""
         try:
             index = OffsetIndex.decode(disk.read_file(self.stem + layout.INDEX))
-        except (FileNotFoundError, ValueError) as error:
+        except (FileNotFoundError, ReadFault, ValueError) as error:
             raise BadIndex from error
         if len(index) and not 0 < index.positions[-1] < self.size:
             raise BadIndex
@@ -235,13 +236,15 @@ class Segment:
         """Relative offset and position of the last entry in `.index`, without loading it; (0, 0) if it is empty."""
         try:
             file = disk.open(self.stem + layout.INDEX)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, ReadFault) as error:
             raise BadIndex from error
         try:
             size = file.size()
             if size % ENTRY_BYTES:
                 raise BadIndex
             last = OffsetIndex.decode(file.read(max(0, size - ENTRY_BYTES), ENTRY_BYTES))
+        except ReadFault as error:
+            raise BadIndex from error
         finally:
             file.close()
         return (last.offsets[0], last.positions[0]) if len(last) else (0, 0)
@@ -249,7 +252,7 @@ class Segment:
     def load_time_index(self, disk: Disk) -> None:
         try:
             time_index = TimeIndex.decode(disk.read_file(self.stem + layout.TIME_INDEX))
-        except (FileNotFoundError, ValueError) as error:
+        except (FileNotFoundError, ReadFault, ValueError) as error:
             raise BadIndex from error
         self.time_index = time_index
         self.saved_time_entries = len(time_index)
@@ -326,7 +329,7 @@ class Segment:
         if self.aborted is None:
             try:
                 aborted = AbortedIndex(disk.read_file(self.aborted_path))
-            except (FileNotFoundError, ValueError) as error:
+            except (FileNotFoundError, ReadFault, ValueError) as error:
                 raise BadIndex from error
             if len(aborted) and aborted[0].last_offset < self.base_offset:
                 raise BadIndex

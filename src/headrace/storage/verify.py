@@ -15,7 +15,7 @@ from headrace.wire.batches import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHead
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.runtime.disk import File
+    from headrace.runtime.disk import ReadableFile
 
 CHUNK_BYTES = 1 << 20  # one read in recovery and in the search for what follows a bad batch
 SECTOR_BYTES = 512  # what a disk writes whole or not at all
@@ -39,7 +39,14 @@ class Checked(NamedTuple):
 
 
 def checked_batches(
-    file: File, position: int, end: int, next_offset: int, *, crc_from_offset: int, may_have_gaps: bool, epoch: int = -1
+    file: ReadableFile,
+    position: int,
+    end: int,
+    next_offset: int,
+    *,
+    crc_from_offset: int,
+    may_have_gaps: bool,
+    epoch: int = -1,
 ) -> Iterator[Checked | BadBatch]:
     """Every batch from `position` on that is in order; a BadBatch ends it. CRCs count from `crc_from_offset` on.
 
@@ -89,7 +96,7 @@ def _problem(header: BatchHeader, room: int, next_offset: int, epoch: int) -> st
     return None
 
 
-def find_valid_batch(file: File, position: int, end: int, offset: int) -> int | None:
+def find_valid_batch(file: ReadableFile, position: int, end: int, offset: int) -> int | None:
     """The position of the first whole, undamaged batch with an offset from `offset` on; it may begin at any byte."""
     # A batch begins with its offset and has its format as byte 16. Few other places look like that.
     high_words = {(offset >> 32).to_bytes(4, "big"), ((offset + OFFSET_LEAP_MAX) >> 32).to_bytes(4, "big")}
@@ -115,7 +122,7 @@ def find_valid_batch(file: File, position: int, end: int, offset: int) -> int | 
     return None
 
 
-def is_lost_write(file: File, position: int, end: int, offset: int) -> bool:
+def is_lost_write(file: ReadableFile, position: int, end: int, offset: int) -> bool:
     """True if part of this region never reached the device: a batch with `offset` should have begun at `position`."""
     sector_end = (position // SECTOR_BYTES + 1) * SECTOR_BYTES
     rest = file.read(position, min(sector_end, end) - position)
@@ -124,7 +131,7 @@ def is_lost_write(file: File, position: int, end: int, offset: int) -> bool:
     return was_never_begun or _has_zero_sector(file, -(-position // SECTOR_BYTES) * SECTOR_BYTES, end)
 
 
-def _has_zero_sector(file: File, position: int, end: int) -> bool:
+def _has_zero_sector(file: ReadableFile, position: int, end: int) -> bool:
     """The file's last sector counts too, though it is shorter. But one byte does not: most batches end with a zero."""
     is_file_end = end == file.size()
     while position < end:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.broker.ballot_box import FILE as BALLOT_FILE
 from headrace.broker.metadata_entries import decided_batch
 from headrace.broker.metadata_snapshot import encode_snapshot
 from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, SNAPSHOT_FILE, MetadataStore
@@ -16,7 +17,7 @@ from headrace.model.errors import DiskFailure, DiskFull, Refusal
 from headrace.model.names import Millis, NodeId, Offset, TopicId
 from headrace.raft.log import Entry, Snapshot, Term
 from headrace.raft.membership import Membership, Voter
-from headrace.raft.ready import Saving
+from headrace.raft.ready import Ballot, Saving
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
@@ -185,6 +186,25 @@ async def test_a_log_whose_snapshot_was_taken_away_says_so(lives: Lives, older: 
         lives.world.disk.replace_file(SNAPSHOT_FILE, encode_snapshot(older))
     with pytest.raises(DamagedLog, match="the metadata log begins at 200"):
         await lives.next()
+
+
+@pytest.mark.parametrize("part", ["log", SNAPSHOT_FILE, BALLOT_FILE])
+async def test_what_cannot_be_read_is_damage_that_nobody_may_remove(lives: Lives, device: Device, part: str) -> None:
+    metadata, _ = await lives.next()
+    ballot = Ballot(Term(1), None)
+    await metadata.save(Saving(ballot, snapshot_of(100, 1), None, ()))
+    await metadata.save(saving(entry(100, 1)))
+    device.spoil(metadata.log.segments[0].log_path if part == "log" else part, 0)
+    with pytest.raises(DamagedLog, match=r"the disk cannot read it.*(do not remove it|might vote twice)"):
+        metadata.load_ballot(metadata.load(MEMBERSHIP), is_alone=False)
+
+
+async def test_a_metadata_log_that_cannot_be_cut_ends_the_node(lives: Lives, device: Device) -> None:
+    metadata, _ = await lives.next()
+    await metadata.save(saving(entry(0, 1), entry(10, 1)))
+    device.spoil(metadata.log.segments[0].log_path, 0)
+    with pytest.raises(DiskFailure, match="the disk cannot read it"):
+        await metadata.save(Saving(None, None, Offset(10), ()))
 
 
 async def test_other_trouble_with_a_snapshot_ends_the_node(lives: Lives, device: Device) -> None:

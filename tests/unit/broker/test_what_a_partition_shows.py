@@ -12,6 +12,7 @@ from headrace.model.names import NO_EPOCH, Epoch, NodeId, Offset
 from headrace.runtime.disk import SystemDisk
 from headrace.simulation.device import Device, Operation
 from headrace.simulation.disk import SimulatedDisk
+from headrace.storage.damage import DamagedLog
 from headrace.storage.settings import LogSettings
 from headrace.wire.control import Marker
 from tests.unit.broker.small_partitions import NODE, SmallPartition, batch_of
@@ -92,7 +93,8 @@ def test_a_read_that_fails_on_its_way_holds_no_file() -> None:
         return len(readable.aborted)
 
     device.fail(Operation.READ, log.segments[0].aborted_path)
-    with pytest.raises(OSError, match="Input/output error"):
+    device.fail(Operation.READ, log.segments[0].log_path)  # from which the other would be made anew
+    with pytest.raises(DamagedLog, match="Input/output error"):
         read()
     assert [segment for segment in log.segments if segment.file is not None and segment.file.is_leased] == []
     assert read() == 1

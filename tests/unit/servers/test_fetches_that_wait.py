@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from typing import TYPE_CHECKING
 
-from headrace.runtime.disk import SystemFile
+from headrace.model.errors import ErrorCode
+from headrace.runtime.disk import ReadFault, SystemFile
 from headrace.servers.kafka import fetch as fetching
-from headrace.wire.messages.fetch import FetchRequest
+from headrace.wire.messages.fetch import FetchPartition, FetchRequest
 from headrace.wire.records import encode_batch
 from tests.unit.servers.living_server import fetch, living_server, produce, until
 from tests.unit.storage.small_logs import headers_in
@@ -72,6 +74,37 @@ async def test_a_client_that_is_gone_when_its_cold_bytes_are_read_holds_no_file(
         await until(lambda: not server.server.connections)
         may_end.set()
         await until(lambda: "warm a fetch" not in {task.get_name() for task in asyncio.all_tasks()})
+        assert server.leased_files() == 0
+
+
+async def test_cold_bytes_that_cannot_be_read_are_an_error_of_their_partition_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others come with the same answer, and the connection stays: a follower has one for all that it follows."""
+    honest = SystemFile.read
+
+    def read(file: SystemFile, position: int, size: int) -> bytes:
+        if file.path == bad:
+            raise ReadFault(OSError(errno.EIO, "Input/output error"), file.path, position)
+        return honest(file, position, size)
+
+    async with living_server(tmp_path) as server:
+        await server.create_topic(TOPIC, partitions=3)
+        client = await server.connect()
+        await client.ask(produce(TOPIC, VALUE, partitions=3), PRODUCE)
+        bad = server.node.topics.partition(TOPIC, 1).log.segments[0].log_path
+        monkeypatch.setattr(SystemFile, "is_cached", lambda *_: False)
+        monkeypatch.setattr(SystemFile, "warm", read)
+        monkeypatch.setattr(SystemFile, "read", read)
+        request = fetch(TOPIC)
+        request.topics[0].partitions = [FetchPartition(index, partition_max_bytes=1 << 20) for index in range(3)]
+        answer = await client.ask(request, FETCH)
+        found = {part.partition_index: part for part in answer.responses[0].partitions}
+        assert [found[index].error_code for index in range(3)] == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0]
+        assert [len(headers_in(bytes(found[index].records or b""))) for index in range(3)] == [1, 0, 1]
+        await until(lambda: server.node.damage.damaged_count == 1)
+        request.topics[0].partitions = request.topics[0].partitions[:1]
+        assert (await client.ask(request, FETCH)).responses[0].partitions[0].error_code == 0
         assert server.leased_files() == 0
 
 

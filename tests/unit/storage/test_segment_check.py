@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.runtime.disk import ReadFault
 from headrace.simulation.device import Operation
+from headrace.storage import segment_check
 from headrace.storage.damage import DamagedLog
-from headrace.storage.segment_check import SegmentCheck
+from headrace.storage.segment_check import BLOCK_BYTES, SegmentCheck
+from headrace.storage.settings import LogSettings
 from tests.unit.storage.small_logs import batch_at, log_of, new_log, read, read_all
 
 if TYPE_CHECKING:
@@ -121,12 +124,33 @@ def test_a_file_that_became_shorter_is_damaged_to_its_end(disk: SystemDisk, tmp_
     assert found.end_offset == log.segments[2].base_offset
 
 
-def test_what_the_disk_cannot_read_is_damaged(simulated: SimulatedDisk, device: Device) -> None:
+def test_a_bad_sector_takes_the_batches_that_it_holds_and_no_others(simulated: SimulatedDisk, device: Device) -> None:
+    log = log_of(simulated, 600, LogSettings(segment_bytes=20_000, index_interval_bytes=500, retention_ms=None))
+    victim = log.segments[1]
+    device.spoil(victim.log_path, 2 * BLOCK_BYTES)
+    (found,) = checked(log)
+    assert "the disk cannot read it" in found.problem
+    assert found.first_offset == victim.base_offset + 2 * BLOCK_BYTES // BATCH_BYTES
+    # The last one begins with the zeros of its offset, which are the same if they cannot be read.
+    assert found.end_offset == victim.base_offset + 3 * BLOCK_BYTES // BATCH_BYTES
+
+
+def test_a_device_that_is_dying_is_not_asked_for_every_block(
+    simulated: SimulatedDisk, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_check, "HOLES_MAX", 2)
+    log = log_of(simulated, 600, LogSettings(segment_bytes=20_000, index_interval_bytes=500, retention_ms=None))
+    victim = log.segments[1]
+    for block in range(victim.size // BLOCK_BYTES):
+        device.spoil(victim.log_path, block * BLOCK_BYTES)
+    (found,) = checked(log)
+    assert (found.first_offset, found.end_offset) == (victim.base_offset, log.segments[2].base_offset)
+
+
+def test_an_error_that_does_not_come_again_is_no_damage(simulated: SimulatedDisk, device: Device) -> None:
     log = log_of(simulated, 40)
     device.fail(Operation.READ, log.segments[1].log_path)
-    (found,) = checked(log)
-    assert found.first_offset == log.segments[1].base_offset
-    assert "the disk cannot read it" in found.problem
+    assert checked(log) == []
 
 
 def test_what_the_disk_cannot_open_is_damaged(simulated: SimulatedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +159,7 @@ def test_what_the_disk_cannot_open_is_damaged(simulated: SimulatedDisk, monkeypa
 
     def open_or_fail(path: str, *, create: bool = False) -> File:
         if path == lost.log_path:
-            raise OSError(errno.EIO, "Input/output error")
+            raise ReadFault(OSError(errno.EIO, "Input/output error"), path)
         return really_open(path, create=create)
 
     monkeypatch.setattr(simulated, "open", open_or_fail)

@@ -8,11 +8,13 @@ Not yet: reading from the nearest replica.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.broker.fetching import EPOCH_CLOSES, EPOCH_OPENS, NO_SESSION, FetchSession, Reader, Wanted, by_topic
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import Epoch, NodeId, Offset
+from headrace.runtime.disk import ReadFault
 from headrace.wire.fetch import TOPIC_IDS_FROM, encode_fetch_response
 
 if TYPE_CHECKING:
@@ -236,17 +238,14 @@ class PendingFetch:
         return True
 
     async def _warm_and_send(self, collected: Collected, cold: list[FileSlice]) -> None:
-        def warm() -> None:
-            for piece in cold:
-                piece.file.warm(piece.position, piece.size)
-
         try:
-            await self._node.world.threads.run(warm)
-        except OSError as error:
-            collected.release()
-            self._settle()
-            self._request.connection.refuse(f"what it asked for cannot be read from the disk: {error}")
-            return
+            while cold:
+                try:
+                    await self._node.world.threads.run(partial(_warm, cold))
+                except ReadFault as fault:
+                    unreadable = cold.pop()
+                    unreadable.failed(fault)
+                    collected.give_up(unreadable)
         except BaseException:
             collected.release()
             raise
@@ -283,3 +282,11 @@ class PendingFetch:
         self._request.connection.unpark(self)
         if self._session.session_id == NO_SESSION:
             self._session.close()
+
+
+def _warm(cold: list[FileSlice]) -> None:
+    """In a thread: each that is warm leaves the list. ReadFault if the last one left cannot be read."""
+    while cold:
+        piece = cold[-1]
+        piece.file.warm(piece.position, piece.size)
+        cold.pop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.runtime.disk import ReadFault
 from headrace.storage import layout
 from headrace.storage.compaction.choice import Mark
 
@@ -24,6 +25,8 @@ def load_mark(disk: Disk, directory: str) -> Mark | None:
         text = disk.read_file(f"{directory}/{layout.COMPACTED}").decode("ascii", errors="replace")
     except FileNotFoundError:
         return None
+    except ReadFault:
+        return NOTHING_CLEAN
     version, _, numbers = text.removesuffix("\n").partition("\n")
     fields = numbers.split(" ")
     if version != VERSION or len(fields) != 2 or not all(field.lstrip("-").isdecimal() for field in fields):

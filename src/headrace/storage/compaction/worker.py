@@ -13,12 +13,13 @@ import sys
 import time
 from contextlib import suppress
 
-from headrace.runtime.disk import FILE_MODE, SystemDisk
+from headrace.runtime.disk import FILE_MODE, ReadFault, SystemDisk
 from headrace.runtime.entropy import SystemEntropy
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import CleaningJob, Damaged, Event, Failed, Worked, encode_event
 from headrace.storage.compaction.key_map import SALT_BYTES
 from headrace.storage.damage import DamagedLog
+from headrace.storage.reading import damage_by
 
 LOCK = ".cleaner.lock"
 NICENESS = 10  # a node that is busy serving goes first
@@ -49,6 +50,8 @@ def _perform(disk: SystemDisk, job: CleaningJob, bytes_per_s: float) -> None:
                 time.sleep(min(event.size / bytes_per_s, RESTS_AT_MOST_S))
     except DamagedLog as damage:
         _tell(Damaged.from_error(damage))
+    except ReadFault as fault:
+        _tell(Damaged.from_error(damage_by(fault)))
     except BrokenPipeError:
         raise
     except OSError as error:

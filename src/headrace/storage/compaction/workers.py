@@ -7,9 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.runtime.companions import Companion
+from headrace.runtime.disk import ReadFault
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import Damaged, Failed, decode_event, is_last_event
 from headrace.storage.damage import DamagedLog
+from headrace.storage.reading import damage_by
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -67,5 +69,7 @@ def _next_event(steps: Iterator[Event]) -> Event | None:
         return next(steps, None)
     except DamagedLog as damage:
         return Damaged.from_error(damage)
+    except ReadFault as fault:
+        return Damaged.from_error(damage_by(fault))
     except OSError as error:
         return Failed(error.errno or 0, str(error))

@@ -5,13 +5,13 @@ Looking a time up may read cold bytes and open compressed batches, so it runs in
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from headrace.model.errors import ErrorCode, Fault, Refusal
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, TopicPartition
 from headrace.servers.kafka.fetch import READ_COMMITTED
+from headrace.storage.damage import DamagedLog
 from headrace.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -23,8 +23,6 @@ from headrace.wire.messages.list_offsets import (
 if TYPE_CHECKING:
     from headrace.broker.partition import Partition
     from headrace.servers.kafka.apis import Request
-
-log = logging.getLogger(__name__)
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -77,8 +75,8 @@ async def _answer(
         )
     except Refusal as refusal:
         return ListOffsetsPartitionResponse(wanted.partition_index, refusal.code)
-    except Fault as fault:
-        log.error("%s-%d cannot be searched by time: %s", topic, wanted.partition_index, fault)  # noqa: TRY400
+    except DamagedLog as damage:
+        partition.met(damage)
         return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
     if request.version < LEADER_EPOCH_FROM:
         epoch = NO_EPOCH
