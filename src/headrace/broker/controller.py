@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.1
+LOOK_LEAST_S: Final = 0.005
 IDLE_LOOK_S: Final = 2.0  # where another node decides: the quorum tells when that changes
 UPKEEP_S: Final = 2.0  # where anything has changed it walks over all partitions, a millisecond for a thousand
 NEAR: Final = 100  # records: under steady changes nobody is ever quite up to date
@@ -84,7 +85,7 @@ class Controller:
                 self._watching.cancel()
 
     async def _wait_for_news(self) -> None:
-        wait_s = IDLE_LOOK_S if self._sessions is None else LOOK_S
+        wait_s = IDLE_LOOK_S if self._sessions is None else self._look_in_s(self._sessions)
         self._awake_by_s = self._clock.monotonic_s() + wait_s
         try:
             async with asyncio.timeout(wait_s):
@@ -93,6 +94,12 @@ class Controller:
             pass
         self._news.clear()
         self._allow_for_standstill()
+
+    def _look_in_s(self, sessions: Sessions) -> float:
+        """Sooner if a session is about to lapse: its partitions wait for it."""
+        end_ms = sessions.next_end_ms()
+        left_s = LOOK_S if end_ms is None else (end_ms - self._now_ms()) / 1000
+        return min(max(left_s, LOOK_LEAST_S), LOOK_S)
 
     def _watch(self) -> None:
         """While it looks, which may take long for other reasons than a standstill."""
@@ -181,9 +188,9 @@ class Controller:
         return True
 
     def suspect(self, node_id: NodeId) -> None:
-        """Its process has ended. If another life of it begins, that has to be heard first."""
+        """Nobody listens where it is. That is no proof that its process has ended, so its lease is waited for."""
         if self._sessions is not None:
-            self._sessions.end(node_id)
+            self._sessions.suspect(node_id)
             self._news.set()
 
     def is_heard(self, node_id: NodeId) -> bool:

@@ -1,7 +1,7 @@
 """A node's own place in the cluster: it makes itself known, says that it is there, and knows when it is not.
 
-Without an answer for a session's length this node must believe that others have taken over. It stops serving writes
-by itself before they do.
+Without an answer for a lease's length this node must believe that others have taken over. It stops serving writes by
+itself before they do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ log = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.1
 HAND_OVER_S: Final = 1.0  # an election that is asked for takes two messages and two flushes
-ANSWER_PART: Final = 0.5  # of a session: a controller that is gone must not keep us from asking the next
+BEATS: Final = 3  # in a lease, at least
+ANSWER_PART: Final = 0.8  # of a lease: a controller that is gone must not keep us from asking the next
 LANE: Final = "enrolment"
 UNWANTED_S: Final = 30.0  # beyond a session: an election may come in between
 
@@ -187,7 +188,7 @@ class Enrolment:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._place.timing.interval_ms / 1000)
+            await asyncio.sleep(min(self._place.timing.interval_ms, self._lease.lease_ms / BEATS) / 1000)
             await self._beat()
 
     def look_at_lease(self, now_s: float) -> None:
@@ -201,7 +202,7 @@ class Enrolment:
         while True:
             now_s = self._clock.monotonic_s()
             self.look_at_lease(now_s)
-            left_s = min(self._lease_end_s - now_s, self._place.timing.session_ms / 1000)
+            left_s = min(self._lease_end_s - now_s, self._lease.lease_ms / 1000)
             await asyncio.sleep(max(left_s, 0.01))
 
     @property
@@ -287,13 +288,13 @@ class Enrolment:
         controller = self._quorum.get_leader()
         if controller is None or self._peers is None:
             raise self._quorum.no_controller()
-        timeout_s = self._place.timing.session_ms * ANSWER_PART / 1000
+        timeout_s = self._lease.lease_ms * ANSWER_PART / 1000
         return await self._peers.ask(controller, request, answer, lane=LANE, timeout_s=timeout_s)
 
     def unheard_s(self) -> float:
         """How long ago the heartbeat was sent that a controller answered last; 0 before the first."""
         end_ms = self._lease.end_ms
-        return 0.0 if end_ms is None else max(0, self._now_ms() - end_ms + self._place.timing.session_ms) / 1000
+        return 0.0 if end_ms is None else max(0, self._now_ms() - end_ms + self._lease.lease_ms) / 1000
 
     def _say_leased(self, is_leased: bool) -> None:
         if is_leased != self.is_leased:

@@ -3,8 +3,9 @@
 Each purpose has a connection of its own to a node (a lane), so that a vote never waits behind a megabyte of records.
 A connection that broke is opened again when something is to be sent; until then, who sends hears of the trouble.
 
-A node whose process ends closes its connections, and its machine refuses new ones. That is told at once, so that nobody
-has to wait for its silence. A machine that is gone, or cut off, tells nothing: there only silence does.
+A node whose process ends closes its connections, and its machine refuses new ones. That is told at once, so that its
+silence need not last as long as that of a machine that is gone or cut off. It proves nothing: a firewall refuses as
+well, for a process that lives and leads.
 From the first broken connection on a node is *doubted*, until it is reached again or the controller had time to decide.
 """
 
@@ -64,7 +65,7 @@ class Peers:
         on_gone: Callable[[NodeId], None],
         on_failure: Callable[..., None],
     ) -> None:
-        """`on_gone` hears of nodes whose process has ended."""
+        """`on_gone` hears of nodes whose process has ended, as it seems: nobody listens there."""
         self._node_id = node_id
         self._world = world
         self._addresses = addresses
@@ -80,7 +81,7 @@ class Peers:
         self._doubted_s: dict[NodeId, float] = {}
         self._looked_for: set[NodeId] = set()
         self.absent: set[NodeId] = set()
-        """Whose process has ended, as the last attempt to reach them showed. Who has come back since may not have been
+        """Where nobody listens, as the last attempt to reach them showed. Who has come back since may not have been
         tried again: `look_for_absent` does."""
         self._tasks = TaskScope(on_failure)
         self._is_closed = False

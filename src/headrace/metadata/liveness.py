@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,47 +11,70 @@ if TYPE_CHECKING:
 
 
 SESSION_MS: Final = 2000  # several heartbeats: one that is late must not cost a node its leaderships
+LEASE_PART: Final = 0.4  # of a session: a lease that lapses costs a node a heartbeat, a session its leaderships
 GRACE: Final = 1.1  # clocks of two machines may differ in speed a little
+
+
+def lease_ms(session_ms: int) -> int:
+    """For how long a node with such sessions leads without an answer, counted on its own clock."""
+    return int(session_ms * LEASE_PART)
+
+
+class _Session(NamedTuple):
+    heard_ms: int
+    session_ms: int
+    is_suspect: bool = False
+
+    @property
+    def end_ms(self) -> int:
+        silent_ms = lease_ms(self.session_ms) if self.is_suspect else self.session_ms
+        return self.heard_ms + int(silent_ms * GRACE)
 
 
 class Sessions:
     """Begins anew with each controller: every node that serves gets a whole session to be heard in.
 
-    How long that is, each node has said when it registered: for so long it goes on leading without an answer. So every
-    controller, of whatever settings, waits long enough.
+    How long that is, each node has said when it registered. Its lease is a known part of it: for so long it goes on
+    leading without an answer. So every controller, of whatever settings, waits long enough.
     """
 
     def __init__(self, sessions_ms: Mapping[NodeId, int], now_ms: int) -> None:
-        self._ends_ms = {node_id: _session_end(session_ms, now_ms) for node_id, session_ms in sessions_ms.items()}
+        self._sessions = {node_id: _Session(now_ms, session_ms) for node_id, session_ms in sessions_ms.items()}
         self._heard: set[NodeId] = set()
 
     def heard(self, node_id: NodeId, session_ms: int, now_ms: int) -> None:
-        self._ends_ms[node_id] = _session_end(session_ms, now_ms)
+        """It lives, whatever was suspected."""
+        self._sessions[node_id] = _Session(now_ms, session_ms)
         self._heard.add(node_id)
 
     def is_heard(self, node_id: NodeId, now_ms: int) -> bool:
         """Whether it has said that it is there, and its session is not over."""
-        return node_id in self._heard and self._ends_ms.get(node_id, 0) > now_ms
+        session = self._sessions.get(node_id)
+        return session is not None and node_id in self._heard and session.end_ms > now_ms
 
-    def end(self, node_id: NodeId) -> None:
-        """It is known to be gone: nobody need wait for its silence."""
-        if node_id in self._ends_ms:
-            self._ends_ms[node_id] = 0
+    def suspect(self, node_id: NodeId) -> None:
+        """Nobody listens there. Most likely its process has ended: then it is not waited for any longer than a process
+        that lives behind a port that refuses may still lead. If it is heard again, all is well."""
+        if node_id in self._sessions:
+            self._sessions[node_id] = self._sessions[node_id]._replace(is_suspect=True)
 
     def prolong(self, more_ms: int) -> None:
-        """Nobody could be heard for so long. Who is known to be gone stays so."""
-        self._ends_ms = {node_id: end_ms + more_ms if end_ms else 0 for node_id, end_ms in self._ends_ms.items()}
+        """Nobody could be heard for so long."""
+        self._sessions = {
+            node_id: session._replace(heard_ms=session.heard_ms + more_ms)
+            for node_id, session in self._sessions.items()
+        }
 
     def forget(self, node_id: NodeId) -> None:
-        self._ends_ms.pop(node_id, None)
+        self._sessions.pop(node_id, None)
+
+    def next_end_ms(self) -> int | None:
+        """When the next session lapses, if nobody is heard before."""
+        return min((session.end_ms for session in self._sessions.values()), default=None)
 
     def lapsed(self, now_ms: int) -> list[NodeId]:
         """In the order of their ids: every controller would decide the same."""
-        return sorted(node_id for node_id, end_ms in self._ends_ms.items() if end_ms <= now_ms)
-
-
-def _session_end(session_ms: int, now_ms: int) -> int:
-    return now_ms + int(session_ms * GRACE)
+        return sorted(node_id for node_id, session in self._sessions.items() if session.end_ms <= now_ms)
 
 
 class Lease:
@@ -62,12 +85,12 @@ class Lease:
     """
 
     def __init__(self, session_ms: int) -> None:
-        self._session_ms = session_ms
+        self.lease_ms = lease_ms(session_ms)
         self._end_ms: int | None = None
 
     def renewed(self, sent_ms: int) -> None:
         """A heartbeat that was sent then has been answered."""
-        end_ms = sent_ms + self._session_ms
+        end_ms = sent_ms + self.lease_ms
         self._end_ms = end_ms if self._end_ms is None else max(self._end_ms, end_ms)
 
     def is_valid(self, now_ms: int) -> bool:

@@ -151,6 +151,7 @@ class Fabric:
         self._connections: dict[Connection, None] = {}
         self._blocked: set[tuple[str, str]] = set()
         self._dark: set[str] = set()
+        self._rejecting: set[tuple[str, str]] = set()
         self._next_port = FIRST_PORT
 
     # What the hosts' networks ask.
@@ -208,10 +209,20 @@ class Fabric:
         """Open every route. Stalled connections carry on, but for a part that breaks."""
         self.trace.note("healed")
         self._blocked.clear()
+        self._rejecting.clear()
         for connection in list(self._connections):
             if connection.is_stalled and self.random.random() < break_fraction:
                 connection.reset()
             connection.resume()
+
+    def reject(self, caller: str, called: str) -> None:
+        """Who calls is told that nobody listens there, as a firewall does it: the one who is called may live, and hears
+        nothing of it. Connections stay."""
+        self.trace.note("rejecting", caller, called)
+        self._rejecting.add((caller, called))
+
+    def is_rejecting(self, caller: str, called: str) -> bool:
+        return (caller, called) in self._rejecting
 
     def cut(self, one: str, other: str) -> None:
         """Every connection between two hosts breaks; new ones succeed."""

@@ -362,7 +362,8 @@ class _Door:
             return  # the caller has given up
         connection = self._connection
         doorway = self._fabric.doorways.get((connection.hosts[1], self._dialled.port))
-        if doorway is None or not doorway.answers(self._dialled.host):
+        is_open = doorway is not None and doorway.answers(self._dialled.host)
+        if doorway is None or not is_open or self._fabric.is_rejecting(*connection.hosts):
             connection.back.put(Ended(_error(errno.ECONNREFUSED, self._dialled)))
             return
         link = SimulatedLink(

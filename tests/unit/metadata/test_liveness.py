@@ -23,16 +23,21 @@ def test_each_node_has_the_session_that_it_has_registered():
     assert sessions.lapsed(int(PATIENT_MS * GRACE)) == [ONE, TWO]
 
 
+@pytest.mark.parametrize("is_suspect", [False, True], ids=["silent", "nobody listens there"])
 @pytest.mark.parametrize("session_ms", [HASTY_MS, PATIENT_MS])
-def test_a_node_stops_leading_before_any_controller_takes_over(session_ms):
+def test_a_node_stops_leading_before_any_controller_takes_over(session_ms, is_suspect):
     sent_ms, arrived_ms = 100, 101
     lease, sessions = Lease(session_ms), Sessions({}, 0)
     sessions.heard(ONE, session_ms, arrived_ms)
     lease.renewed(sent_ms)
+    if is_suspect:
+        sessions.suspect(ONE)
     over_ms = next(now_ms for now_ms in range(0, 10_000, 10) if sessions.lapsed(now_ms))
     assert not lease.is_valid(over_ms)
     next_controller = Sessions({ONE: session_ms}, arrived_ms)  # it took over in that very moment
-    assert not next_controller.lapsed(sent_ms + session_ms)
+    if is_suspect:
+        next_controller.suspect(ONE)
+    assert not next_controller.lapsed(lease.end_ms)
 
 
 def test_one_lost_heartbeat_must_not_end_a_session():
