@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.client.admin import Admin
 from headrace.client.producer import BatchingProducer
+from headrace.simulation.faults import BAD_SECTOR
+from headrace.simulation.scenario import run_scenario
 from headrace.simulation.universe import Universe, run
 from tests.simulation.ready_clusters import ready_cluster
 
@@ -20,6 +23,10 @@ LIMIT_S = 120.0
 MENDED_WITHIN_S = 30.0
 PARTITIONS = 6
 LOOK_S = 0.1
+WRITERS = ("batches", "pipelines")
+IN_TROUBLE = (BAD_SECTOR, "crash", "power cut", "clean restart", "cut connections")
+SEEDS_LONG = int(os.environ.get("HEADRACE_SECTOR_SEEDS", "50"))
+TROUBLE_S = 8.0
 
 
 def test_one_bad_sector_of_a_leader_holds_up_no_follower() -> None:
@@ -66,6 +73,22 @@ def test_a_start_that_cannot_read_a_log_fetches_it_again(is_leader: bool) -> Non
         assert victim.node.counters.replicas_given_up == 1
 
     run(play, seed=1, limit_s=LIMIT_S)
+
+
+def test_whoever_meets_a_bad_sector_loses_nothing() -> None:
+    assert sum(check_seed(seed, (BAD_SECTOR,)) for seed in range(2))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+def test_bad_sectors_among_other_troubles_lose_nothing() -> None:
+    assert sum(check_seed(seed, IN_TROUBLE) for seed in range(SEEDS_LONG)) > SEEDS_LONG // 2
+
+
+def check_seed(seed: int, faults: tuple[str, ...]) -> int:
+    report = run_scenario(seed, faults, WRITERS, node_count=3, trouble_s=TROUBLE_S)
+    assert report.is_good, "\n".join(map(str, report.violations))
+    return report.faults.get(BAD_SECTOR, 0)
 
 
 async def write(cluster: SimulatedCluster, partitions: range | list[int], *, create: bool = False) -> None:

@@ -135,6 +135,13 @@ class StoredFile:
     def spoil(self, position: int) -> None:
         self._bad.add(position // SECTOR)
 
+    @property
+    def has_bad_sector(self) -> bool:
+        return bool(self._bad)
+
+    def mend(self) -> None:
+        self._bad.clear()
+
     def is_bad(self, position: int, size: int) -> bool:
         """Whether some of these bytes cannot be read."""
         if not self._bad:  # as with nearly all
@@ -343,6 +350,8 @@ class Device:
         self._trace.note("disk healed", self.name)
         self._watchers.clear()
         self.capacity_bytes = None
+        for file in self.contents():
+            file.mend()
 
     def watch(self, watcher: Watcher) -> None:
         """Called before every step that reads or changes the disk. It may raise, or crash the node."""

@@ -12,7 +12,7 @@ from headrace.broker.metadata_store import METADATA_LOG
 from headrace.metadata.elections import partitions_of
 from headrace.metadata.liveness import SESSION_MS
 from headrace.runtime.tasks import TaskScope
-from headrace.simulation.bit_rot import rot
+from headrace.simulation.bit_rot import rot, spoil
 from headrace.simulation.device import Operation, os_error
 from headrace.simulation.fabric import Weather
 from headrace.simulation.life import HostIsDown
@@ -32,7 +32,10 @@ PHASE_S = 60.0  # a longer run changes its kinds as often
 KINDS = (0, 1, 1, 2, 2, 3, 3, 4, 5)  # in one run: few show what each does, and all seeds together mix them all
 DEATHS = ("crash", "power cut", "power cut in the middle")  # and one of these: other faults show when a node starts
 BIT_ROT = "bit rot"
+BAD_SECTOR = "bad sector"
+REJECTED = "rejected connections"
 LOST_DISK = "lost disk"
+BESIDE = 0.25  # how often each of those is among the kinds that are drawn by a chance of their own
 DISK_REPLACED = "disk replaced"  # counts those that were lost in fact
 TORN_DISK = "outage with a torn disk"
 OLDER_DISK = "outage with an older disk"
@@ -82,6 +85,10 @@ class Faults:
                 "halves": self._halve,
                 "cut off from the others": self._cut_off,
             }
+        self._drawn = list(self._every)
+        self._beside = {name: cluster.universe.random(name) for name in (BAD_SECTOR, REJECTED)}
+        if len(cluster.nodes) > 1:
+            self._every |= {BAD_SECTOR: self._spoil, REJECTED: self._reject}
         if kinds is not None:  # only by name: with every other fault, the last whole copy could be lost
             self._every |= {
                 BIT_ROT: self._rot,
@@ -95,9 +102,11 @@ class Faults:
         self._kinds = self._draw() if kinds is None else [name for name in self._every if name in kinds]
 
     def _draw(self) -> list[str]:
-        kinds = self._chance.sample(list(self._every), self._chance.choice(KINDS))
+        """Those that came later have their own chance: what a seed drew before, it still draws."""
+        kinds = self._chance.sample(self._drawn, self._chance.choice(KINDS))
         if kinds:
             kinds.append(self._chance.choice(DEATHS))
+        kinds += [name for name, chance in self._beside.items() if chance.random() < BESIDE]
         return [name for name in self._every if name in kinds]
 
     async def strike(self, duration_s: float) -> None:
@@ -306,6 +315,10 @@ class Faults:
         if not rot(self._cluster, process, self._chance):
             self.happened["bit rot"] -= 1
 
+    async def _spoil(self, process: NodeProcess) -> None:
+        if not spoil(self._cluster, process, self._chance):
+            self.happened[BAD_SECTOR] -= 1
+
     async def _slow_down(self, process: NodeProcess) -> None:
         threads = process.host.threads
         lane = self._chance.choice(LANES)
@@ -319,6 +332,18 @@ class Faults:
         for name in self._cluster.universe.hosts:
             if name != process.host.name and self._chance.random() < 0.7:
                 self._cluster.universe.fabric.cut(process.host.name, name)
+
+    async def _reject(self, process: NodeProcess) -> None:
+        """A firewall answers for it, though it lives: to some of the other nodes or to all, and perhaps to itself."""
+        fabric, name = self._cluster.universe.fabric, process.host.name
+        is_mutual = self._chance.random() < 0.5
+        for other in self._cluster.nodes:
+            if other is not process and self._chance.random() < 0.8:
+                fabric.reject(other.host.name, name)
+                if is_mutual:
+                    fabric.reject(name, other.host.name)
+                fabric.cut(name, other.host.name)
+        await self._heal_later(fabric)
 
     async def _partition(self, process: NodeProcess) -> None:
         fabric = self._cluster.universe.fabric

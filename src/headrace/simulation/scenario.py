@@ -368,8 +368,9 @@ class _BugHandler(logging.Handler):
         self._history = history
 
     def emit(self, record: logging.LogRecord) -> None:
-        # A node says so itself when it must stop; why it did is judged by the error that it stops with.
-        if record.name != "headrace.broker.node":
+        # A node says so itself when it must stop; why it did is judged by the error that it stops with. And it says so
+        # if the only copy in sync is damaged; whether anything was lost by it is judged by what can be read at the end.
+        if record.name not in {"headrace.broker.node", "headrace.broker.damage_care"}:
             self._history.report(Kind.BUG, None, -1, logging.Formatter().format(record))
 
 
