@@ -68,7 +68,12 @@ async def after_damage(host: Host) -> tuple[LogStore, PartitionLog]:
 def test_a_loop_that_would_wait_for_the_device_is_found_out() -> None:
     async def main(universe: Universe) -> None:
         disk, threads = universe.host("node").world.disk, universe.host("node").world.threads
-        waits = [partial(disk.replace_file, "vote", b"1"), partial(disk.sync_directory, ""), disk.sync_everything]
+        waits = [
+            partial(disk.replace_file, "vote", b"1"),
+            partial(disk.sync_directory, ""),
+            disk.sync_everything,
+            partial(disk.open("log", create=True).warm, 0, 1),
+        ]
         for wait in waits:
             with pytest.raises(AssertionError, match="waits for the device, on the loop"):
                 wait()

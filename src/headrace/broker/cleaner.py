@@ -19,6 +19,7 @@ from headrace.storage.compaction.choice import NO_LAG_LIMIT, Mark
 from headrace.storage.compaction.job import CleanedRun, Damaged, Failed, Finished, Worked
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.damage import DamagedLog, UnreadableRecords
+from headrace.storage.errands import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,6 +136,8 @@ class LogCleaner:
         try:
             _roll_if_late(partition.log, settings, now_ms)
             dirtiness = dirtiness_of(partition.log, settings, partition.last_stable_offset, now_ms)
+        except NotYet:
+            return None
         except DamagedLog as damage:
             _stop(partition, state, str(damage))
             partition.met(damage)
@@ -174,6 +177,8 @@ class LogCleaner:
                 key_map_bytes=self._settings().log_cleaner_dedupe_buffer_size,
             )
             finished = await self._perform(partition.log, job, state)
+        except NotYet:
+            return False
         except UnreadableRecords as problem:
             _stop(partition, state, str(problem))
             return False

@@ -14,7 +14,7 @@ from headrace.broker.leaving import leave_in_sync_set
 from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, Epoch, Offset
-from headrace.storage.damage import MissingLog
+from headrace.storage.damage import DamagedLog, MissingLog
 from headrace.wire.messages.scrub_logs import ScrubLogsRequest, ScrubLogsResponse
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.metadata.image import Partition as PartitionState
     from headrace.model.names import LogId, NodeId
     from headrace.storage.damage import DamagedRange
+    from headrace.storage.errands import Errand
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ LOOK_S: Final = 0.25
 TELL_S: Final = 5.0  # between two requests to a leader to look at the same partition
 MET_S: Final = 2.0  # between two scrubs that readers of the same partition ask for
 LANE: Final = "damage"
+ERRANDS: Final = "errands"
 
 
 class DamageCare:
@@ -46,6 +48,8 @@ class DamageCare:
         """Where a fetch brought bad bytes, and when the leader was last told."""
         self._met_s: dict[LogId, float] = {}
         """When a reader met damage, of those for which that was a moment ago."""
+        self._errands: set[tuple[LogId, str]] = set()
+        """Under way: no more than there are segments that somebody reads."""
         self._news = asyncio.Event()
 
     @property
@@ -110,6 +114,27 @@ class DamageCare:
             await self._node.assembly.peers.ask(leader, request, ScrubLogsResponse, lane=LANE)
         except (ClientError, Refusal) as trouble:
             log.debug("%s: node %d was not told of its damage: %s", partition.name, leader, trouble)
+
+    # ---- what a log needs, and is no damage
+
+    def run_errand(self, partition: Partition, errand: Errand) -> None:
+        """Beside the loop. Readers ask for the same again and again until it is done."""
+        key = (partition.log_id, errand.what)
+        if key not in self._errands:
+            self._errands.add(key)
+            self._node.start_chore(self._run_errand(partition, errand), errand.what)
+
+    async def _run_errand(self, partition: Partition, errand: Errand) -> None:
+        try:
+            await self._node.world.threads.run(errand.run, lane=ERRANDS)
+        except DamagedLog as damage:
+            partition.met(damage)
+        except OSError as error:  # the file is gone by now, or there is no descriptor: whoever needs it asks again
+            log.debug("%s: cannot %s: %s", partition.name, errand.what, error)
+        finally:
+            self._errands.discard((partition.log_id, errand.what))
+            errand.finish()
+        partition.look_again()
 
     # ---- what is done about it
 

@@ -14,6 +14,7 @@ from headrace.broker.milestones import ByteWait, shares
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset
 from headrace.storage.damage import DamagedLog
+from headrace.storage.errands import NotYet
 from headrace.wire.fetch import FetchedPartition
 
 if TYPE_CHECKING:
@@ -327,6 +328,8 @@ class FetchSession:
                 leader_epoch=wanted.leader_epoch,
                 is_committed_only=is_committed_only,
             )
+        except NotYet:
+            return _cannot_read(wanted) if partition.log.damage else _nothing_yet(partition)
         except Refusal as refusal:
             return FetchedPartition(wanted.index, refusal.code, -1, -1, -1)
         except DamagedLog as damage:
@@ -378,6 +381,8 @@ class FetchSession:
             is_ours = wanted.leader_epoch == partition.replica.leader_epoch and (
                 partition.divergence(wanted.offset, wanted.last_epoch) is None
             )
+        except NotYet:
+            return
         except DamagedLog as damage:
             partition.met(damage)
             return
@@ -400,6 +405,14 @@ class FetchSession:
 
 def _cannot_read(wanted: Wanted) -> Fetched:
     return FetchedPartition(wanted.index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
+
+
+def _nothing_yet(partition: Partition) -> Fetched:
+    """There may be records, but what finds them is being made: the partition says when it is there."""
+    start = partition.log.start_offset
+    return FetchedPartition(
+        partition.index, ErrorCode.NONE, partition.high_watermark, partition.last_stable_offset, start
+    )
 
 
 def _gain(wanted: Wanted) -> int:

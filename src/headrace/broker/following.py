@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.broker.log_settings import log_settings
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from headrace.metadata.records import MetadataRecord
     from headrace.metadata.settings import TopicSettings
     from headrace.model.names import Epoch, NodeId, TopicId
+    from headrace.storage.errands import Errand
     from headrace.storage.log import PartitionLog
     from headrace.storage.store import LogStore
 
@@ -73,6 +75,10 @@ class Care(Protocol):
 
     def met(self, partition: Partition, offset: int) -> None:
         """Somebody met bytes that make no sense, at this offset."""
+        ...
+
+    def run_errand(self, partition: Partition, errand: Errand) -> None:
+        """Its log needs something done beside the loop."""
         ...
 
     def unopened(self) -> None:
@@ -484,6 +490,7 @@ class Following:
             clock=self._store.world.clock,
         )
         partition.on_damage = self._care.met
+        partition_log.have_run(partial(self._care.run_errand, partition))
         partition.configure(settings)
         partition.set_leased(self._is_leased())
         return partition

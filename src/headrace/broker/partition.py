@@ -16,6 +16,7 @@ from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
 from headrace.replication.fetched import Expected, new_batches
 from headrace.storage.damage import DamagedLog
+from headrace.storage.errands import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -479,6 +480,8 @@ class Partition:
         """Drop what retention allows; how many segments, and where the log begins now. None if there was nothing."""
         try:
             removed = self.log.delete_expired(now_ms)
+        except NotYet:
+            return None  # the next look may tell how old it is
         except DamagedLog as damage:
             self.met(damage)
             return None
@@ -496,6 +499,11 @@ class Partition:
             logger.log(self.damage_level, "%s cannot be read: %s", self.name, damage)
         if self.on_damage is not None:
             self.on_damage(self, damage.offset)
+
+    def look_again(self) -> None:
+        """What was not yet there to read is: everybody who waits for it has to look."""
+        self._notify()
+        self._notify_followers()
 
     @property
     def damage_level(self) -> int:

@@ -116,7 +116,7 @@ class SimulatedDisk:
             raise os_error(errno.ENOSPC, path)
 
     def replace_file(self, path: str, content: bytes) -> None:
-        self._check_wait(f"replace {path}")
+        self.check_wait(f"replace {path}")
         draft = path + ".tmp"
         try:
             self.write_file(draft, content)
@@ -127,16 +127,16 @@ class SimulatedDisk:
         self.rename(draft, path)
         self.sync_directory(path.rpartition("/")[0])
 
-    def _check_wait(self, what: str) -> None:
+    def check_wait(self, what: str) -> None:
         """A disk that is busy with others takes seconds, and a loop that waits for it is as good as dead.
 
-        A single file's sync is not asked here: what a full disk has written in part must be gone before anything takes
-        its place.
+        A single file's sync is not asked here: where nobody runs errands for a log, what a full disk has written in
+        part must be gone before anything takes its place.
         """
         assert self.life.is_in_thread or not self._is_used_by_a_loop, f"to {what} waits for the device, on the loop"
 
     def sync_directory(self, path: str) -> None:
-        self._check_wait(f"sync {path}")
+        self.check_wait(f"sync {path}")
         directory = self.device.directory(path)
 
         def write_back() -> None:
@@ -146,7 +146,7 @@ class SimulatedDisk:
         self.trust.sync(write_back)
 
     def sync_everything(self) -> None:
-        self._check_wait("sync everything")
+        self.check_wait("sync everything")
         self.trust.sync(self._write_everything_back)
 
     def _write_everything_back(self) -> None:
@@ -257,6 +257,7 @@ class SimulatedFile:
         return is_warm and not self._content.is_bad(position, size)
 
     def warm(self, position: int, size: int) -> None:
+        self._disk.check_wait(f"warm {self.path}")
         self.read(position, size)
 
     def forget_cached(self) -> None:

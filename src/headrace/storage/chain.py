@@ -6,6 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.storage.errands import SyncCut
 from headrace.storage.producers import replay_aborted
 from headrace.storage.segment import NO_SPACE, BadIndex, Segment
 from headrace.storage.side_files import SideFile
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.replication.transactions import EndedTransaction
     from headrace.runtime.disk import Disk, File
     from headrace.storage.aborted import AbortedIndex
+    from headrace.storage.errands import Errand
     from headrace.storage.handles import Handles
     from headrace.wire.batches import Buffer
 
@@ -30,7 +32,10 @@ class Chain:
         "_rolled",
         "_unsaved_aborts",
         "active",
+        "cuts_under_way",
         "may_have_aborts",
+        "on_lost_aborted",
+        "run_beside",
         "segments",
     )
 
@@ -46,6 +51,11 @@ class Chain:
         """Sealed segments whose index of aborted transactions is not wholly in its file."""
         self.may_have_aborts = any(segment.aborted is None or len(segment.aborted) for segment in self.segments)
         """False for most logs, whose readers then need not ask each segment."""
+        self.run_beside: Callable[[Errand], None] | None = None
+        self.on_lost_aborted: Callable[[int], None] | None = None
+        """Hears of a lost index, by the number of its segment, and raises NotYet."""
+        self.cuts_under_way = 0
+        """Bytes that were taken back, and may still be on the device: nothing may be written in their place."""
 
     def number_of(self, offset: int) -> int:
         """Which segment holds `offset`."""
@@ -68,6 +78,8 @@ class Chain:
 
     def write(self, segment: Segment, views: Sequence[Buffer], size: int) -> None:
         """Put bytes at the end of a file: all of them, or a Refusal and none. The segment does not know of them yet."""
+        if self.cuts_under_way:
+            raise self.full()
         try:
             file = self._handles.file(segment)
             written = file.append(views)
@@ -88,10 +100,17 @@ class Chain:
         generation = file.generation
         try:
             file.truncate(segment.size)
-            file.sync()  # or a power cut could show them among the bytes that take their place
+            if self.run_beside is None:
+                file.sync()  # or a power cut could show them among the bytes that take their place
         except OSError as error:
             raise DiskFailure(f"the disk refused to cut {segment.log_path}: {error}") from error
         file.generation = generation
+        if self.run_beside is not None:
+            self.cuts_under_way += 1
+            self.run_beside(SyncCut(file, segment.log_path, self._cut_is_safe))
+
+    def _cut_is_safe(self) -> None:
+        self.cuts_under_way -= 1
 
     def create(self, base_offset: int) -> Segment:
         """A new, empty segment, which is not in the chain yet."""
@@ -210,6 +229,8 @@ class Chain:
         try:
             aborted = segment.load_aborted(self._disk)
         except BadIndex:
+            if self.on_lost_aborted is not None:
+                self.on_lost_aborted(number)
             aborted = self._rebuild_aborted(number, self.end_of(number, log_end))
         self._handles.note_index(segment)
         return aborted
@@ -221,6 +242,10 @@ class Chain:
         replayed = replay_aborted(
             self._disk, self._directory, names, self.segments[: number + 1], segment.base_offset, end_offset
         )
+        return self.take_aborted(segment, replayed)
+
+    def take_aborted(self, segment: Segment, replayed: Sequence[EndedTransaction]) -> AbortedIndex:
+        """An index that was made anew; there is no file of it, or a wrong one."""
         aborted = segment.forget_aborted()
         for ended in replayed:
             aborted.add(ended)

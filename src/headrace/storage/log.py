@@ -2,7 +2,7 @@
 
 It knows where bytes are, not what they mean to clients: offsets and epochs are assigned before a batch comes here, and
 the high watermark is set by the replica's mind. Everything but the lookups by time and `truncate` belongs to the event
-loop and, but for a lost index, takes microseconds.
+loop and takes microseconds; what would take longer is somebody else's errand, see `have_run`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from headrace.storage.compaction.choice import SealedSegment
 from headrace.storage.compaction.swap import take_place
 from headrace.storage.cutting import CutFiles, CutSearch
 from headrace.storage.damage import DamagedLog, KnownDamage
+from headrace.storage.errands import MakeAborted, MakeIndex, NotYet
 from headrace.storage.flush import FlushTicket
 from headrace.storage.places import Places
 from headrace.storage.producers import prune_snapshots, save_snapshot
@@ -36,12 +37,14 @@ if TYPE_CHECKING:
 
     from headrace.model.names import LogId
     from headrace.replication.producers import ProducerStates
+    from headrace.replication.transactions import EndedTransaction
     from headrace.runtime.disk import Disk, File, ReadFault
     from headrace.storage.aborted import AbortedTransaction
     from headrace.storage.compaction.choice import Mark
     from headrace.storage.compaction.job import CleanedRun
     from headrace.storage.cutting import FoundCut
     from headrace.storage.epochs import LeaderEpochs
+    from headrace.storage.errands import Errand
     from headrace.storage.handles import Handles
     from headrace.storage.lookups import FoundRecord
     from headrace.storage.settings import LogSettings
@@ -135,6 +138,40 @@ class PartitionLog:
         self._snapshot_offset = snapshot_offset
         self._places = Places(handles, settings.index_interval_bytes)
         self._garbage: list[str] = []
+
+    def have_run(self, run_beside: Callable[[Errand], None]) -> None:
+        """From now on what takes long is not done at once, where others wait for the loop: `run_beside` has it done.
+        Until it is, readers hear NotYet."""
+        self._chain.run_beside = run_beside
+        self._places.on_lost = self._have_index_made
+        self._chain.on_lost_aborted = self._have_aborted_made
+
+    def _have_index_made(self, segment: Segment) -> None:
+        self._have_made(MakeIndex(self.disk, segment, self.settings.index_interval_bytes, self._take_index))
+
+    def _have_aborted_made(self, number: int) -> None:
+        segments, end_offset = self.segments[: number + 1], self._chain.end_of(number, self.next_offset)
+        self._have_made(MakeAborted(self.disk, self.directory, segments, end_offset, self._take_aborted))
+
+    def _have_made(self, errand: Errand) -> None:
+        assert self._chain.run_beside is not None
+        self._chain.run_beside(errand)
+        raise NotYet(errand.what)
+
+    def _take_index(self, segment: Segment, made: Segment) -> None:
+        if segment.is_sealed and self._holds(segment):
+            segment.take_indexes(made)
+            segment.seal(self.disk)
+            self._handles.note_index(segment)
+
+    def _take_aborted(self, segment: Segment, made: Sequence[EndedTransaction]) -> None:
+        if segment.is_sealed and segment.aborted is None and self._holds(segment):
+            self._chain.take_aborted(segment, made)
+            self._handles.note_index(segment)
+
+    def _holds(self, segment: Segment) -> bool:
+        """It is neither gone nor replaced by what compaction has left of it."""
+        return not self.is_closed and segment in self._chain.segments
 
     @property
     def segments(self) -> tuple[Segment, ...]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from headrace.storage.segment import BadIndex
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.storage.handles import Handles
     from headrace.storage.segment import Segment
     from headrace.wire.batches import BatchHeader
@@ -15,14 +17,17 @@ REMEMBERED_MAX = 64  # boundaries that readers will ask for next: the ends of re
 
 
 class Places:
-    """One log's. An index that is missing or lies is rebuilt on the way, so that callers never notice."""
+    """One log's. An index that is missing or lies is rebuilt on the way, so that callers never notice; or by somebody
+    else, who hears of it, and until then callers hear that it is not yet there."""
 
-    __slots__ = ("_handles", "_interval_bytes", "_remembered")
+    __slots__ = ("_handles", "_interval_bytes", "_remembered", "on_lost")
 
     def __init__(self, handles: Handles, interval_bytes: int) -> None:
         self._handles = handles
         self._interval_bytes = interval_bytes
         self._remembered: dict[int, tuple[Segment, int]] = {}
+        self.on_lost: Callable[[Segment], None] | None = None
+        """Hears of a lost index, and raises NotYet."""
 
     def remember(self, offset: int, segment: Segment, position: int) -> None:
         """The batch with `offset`, or else the next one, begins at `position`."""
@@ -90,6 +95,8 @@ class Places:
 
     def _rebuild(self, segment: Segment) -> None:
         """The log is the truth."""
+        if self.on_lost is not None and segment.is_sealed:
+            self.on_lost(segment)
         segment.rebuild_indexes(self._handles.file(segment), self._interval_bytes)
         if segment.is_sealed:
             segment.seal(self._handles.disk)

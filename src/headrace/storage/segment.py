@@ -270,15 +270,15 @@ class Segment:
         if self.aborted is not None and 0 < len(self.aborted) == self.saved_aborted:
             self.aborted = None
 
-    def rebuild_indexes(self, file: File, interval_bytes: int) -> None:
+    def rebuild_indexes(self, file: File, interval_bytes: int, path: str | None = None) -> None:
         """Make both indexes anew from the batches in the log. Until they are complete, nothing of them is seen."""
         made = Segment("", self.base_offset)
         made.begin_indexes()
-        for _, header in headers_from(file, self.log_path, 0, self.size, REBUILD_HOP_BYTES):
+        for _, header in headers_from(file, path or self.log_path, 0, self.size, REBUILD_HOP_BYTES):
             made.note((header,), interval_bytes)
-        self._take_indexes(made)
+        self.take_indexes(made)
 
-    def _take_indexes(self, made: Segment) -> None:
+    def take_indexes(self, made: Segment) -> None:
         """Those that were made anew from the batches; there are no files of them."""
         assert made.max_timestamp is not None
         self.index, self.time_index = made.index, made.time_index
@@ -292,7 +292,7 @@ class Segment:
         self.size = remade.size
         self.synced_size = min(self.synced_size, self.size)
         self.is_sealed = False
-        self._take_indexes(remade)
+        self.take_indexes(remade)
         if self.aborted is None:  # otherwise ours is newer: a checkpoint may have written more of it meanwhile
             is_wrong = remade.saved_aborted == NO_FILE
             self.aborted = remade.aborted

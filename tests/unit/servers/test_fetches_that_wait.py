@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.model.errors import ErrorCode
 from headrace.runtime.disk import ReadFault, SystemFile
 from headrace.servers.kafka import fetch as fetching
+from headrace.storage.segment import Segment
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest
 from headrace.wire.records import encode_batch
 from tests.unit.servers.living_server import fetch, living_server, produce, until
@@ -106,6 +107,34 @@ async def test_cold_bytes_that_cannot_be_read_are_an_error_of_their_partition_al
         request.topics[0].partitions = request.topics[0].partitions[:1]
         assert (await client.ask(request, FETCH)).responses[0].partitions[0].error_code == 0
         assert server.leased_files() == 0
+
+
+async def test_a_fetch_waits_for_a_lost_index_and_the_loop_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, makers = Segment.rebuild_indexes, []
+
+    def rebuild(segment: Segment, *arguments: Any) -> None:
+        makers.append(threading.current_thread())
+        honest(segment, *arguments)
+
+    monkeypatch.setattr(Segment, "rebuild_indexes", rebuild)
+    async with living_server(tmp_path) as server:
+        partition = await partition_of(server)
+        client = await server.connect()
+        for _ in range(20):
+            await client.ask(produce(TOPIC, VALUE), PRODUCE)
+        partition.log.roll()
+        lost = partition.log.segments[0]
+        for path in lost.index_paths:
+            partition.log.disk.remove(path)
+        lost.unload_index()
+        partition.log._places.forget()
+        answer = await client.ask(fetch(TOPIC, 7, max_wait_ms=LONG_MS), FETCH)
+        (found,) = answer.responses[0].partitions
+        assert headers_in(bytes(found.records))[0].base_offset == 7
+        assert makers
+        assert threading.main_thread() not in makers
 
 
 async def test_a_fetch_takes_no_more_than_the_node_allows(tmp_path: Path) -> None:

@@ -1,0 +1,155 @@
+"""What takes long is done beside the loop: readers and writers hear that it is not yet there, and ask again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.model.errors import DiskFailure, Refusal
+from headrace.simulation.device import Operation
+from headrace.storage.damage import DamagedLog
+from headrace.storage.errands import NotYet
+from headrace.storage.settings import LogSettings
+from headrace.wire.control import Marker
+from tests.unit.storage.small_logs import FIRST_MS, append, batch_at, log_of, marker_at, read, read_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.simulation.device import Device
+    from headrace.simulation.disk import SimulatedDisk
+    from headrace.storage.errands import Errand
+    from headrace.storage.log import PartitionLog
+
+BATCHES = 40
+
+
+def forget_index(log: PartitionLog, number: int) -> None:
+    """Its file is gone, and then memory needs the room."""
+    for path in log.segments[number].index_paths:
+        log.disk.remove(path)
+    log.segments[number].unload_index()
+    log.segments[number].max_timestamp = None
+
+
+def do(errands: list[Errand]) -> None:
+    while errands:
+        errand = errands.pop()
+        errand.run()
+        errand.finish()
+
+
+ASKERS: dict[str, Callable[[PartitionLog], object]] = {
+    "fetch": lambda log: read(log, 3, 300),
+    "where the log begins": lambda log: log.first_batch_offset(),
+    "retention": lambda log: log.delete_expired(FIRST_MS),
+    "compaction's choice": lambda log: log.sealed_segments(times_from=0),
+}
+
+
+@pytest.mark.parametrize("asker", ASKERS)
+def test_a_lost_index_is_made_beside_the_loop(simulated: SimulatedDisk, asker: str) -> None:
+    log = log_of(simulated, BATCHES)
+    log.high_watermark = log.next_offset
+    log.settings = LogSettings(segment_bytes=1000, index_interval_bytes=150, retention_ms=10**9)
+    log.advance_start(3)
+    errands: list[Errand] = []
+    log.have_run(errands.append)
+    forget_index(log, 0)
+    with pytest.raises(NotYet):
+        ASKERS[asker](log)
+    assert log.segments[0].index is None, "nothing is made where others wait"
+    do(errands)
+    ASKERS[asker](log)
+    assert simulated.exists(log.segments[0].index_paths[0])
+    assert not errands
+    assert [header.base_offset for header in read_all(log)] == list(range(3, BATCHES))
+
+
+def test_a_lost_index_of_aborted_transactions_is_made_beside_the_loop(simulated: SimulatedDisk) -> None:
+    log = log_of(simulated, 3)
+    append(log, batch_at(3, producer_id=7, sequence=0, is_transactional=True))
+    append(log, marker_at(4, 7, Marker(is_commit=False, coordinator_epoch=0)))
+    log.roll()
+    log.segments[0].aborted = None
+    simulated.remove(log.segments[0].aborted_path)
+    errands: list[Errand] = []
+    log.have_run(errands.append)
+    with pytest.raises(NotYet):
+        log.aborted_between(0, 5)
+    assert log.segments[0].aborted is None
+    do(errands)
+    assert [it.producer_id for it in log.aborted_between(0, 5)] == [7]
+
+
+def test_what_was_made_for_a_segment_that_is_gone_is_dropped(simulated: SimulatedDisk) -> None:
+    log = log_of(simulated, BATCHES)
+    errands: list[Errand] = []
+    log.have_run(errands.append)
+    lost = log.segments[1]
+    forget_index(log, 1)
+    with pytest.raises(NotYet):
+        read(log, lost.base_offset + 2, 300)
+    (errand,) = errands
+    errand.run()
+    log.truncate(3)
+    errand.finish()
+    assert lost.index is None
+    assert not simulated.exists(lost.index_paths[0])
+
+
+def test_an_index_that_cannot_be_made_is_damage(simulated: SimulatedDisk, device: Device) -> None:
+    log = log_of(simulated, BATCHES)
+    errands: list[Errand] = []
+    log.have_run(errands.append)
+    forget_index(log, 0)
+    with pytest.raises(NotYet):
+        read(log, 3, 300)
+    device.spoil(log.segments[0].log_path, 0)
+    (errand,) = errands
+    with pytest.raises(DamagedLog, match="the disk cannot read it"):
+        errand.run()
+    errand.finish()
+    assert log.segments[0].index is None
+
+
+def test_nothing_takes_the_place_of_half_a_batch_before_that_is_gone_for_good(
+    simulated: SimulatedDisk, device: Device
+) -> None:
+    log = log_of(simulated, 5)
+    errands: list[Errand] = []
+    syncs: list[str] = []
+    device.watch(lambda operation, path: syncs.append(path) if operation is Operation.SYNC else None)
+    log.have_run(errands.append)
+    device.capacity_bytes = device.used_bytes + 50
+    while not errands:  # how much of it a full disk takes is left to chance
+        with pytest.raises(Refusal, match="the disk is full"):
+            append(log, batch_at(5, value_bytes=300))
+    assert syncs == [], "nobody waits for the device on the loop"
+    device.capacity_bytes = None
+    with pytest.raises(Refusal, match="the disk is full"):
+        append(log, batch_at(5))
+    do(errands)
+    assert syncs == [log.segments[0].log_path]
+    append(log, batch_at(5))
+    assert [header.base_offset for header in read_all(log)] == list(range(6))
+    assert not any(segment.file is not None and segment.file.is_leased for segment in log.segments)
+
+
+def test_a_disk_that_cannot_make_it_safe_has_failed(simulated: SimulatedDisk, device: Device) -> None:
+    log = log_of(simulated, 5)
+    errands: list[Errand] = []
+    log.have_run(errands.append)
+    device.capacity_bytes = device.used_bytes + 50
+    while not errands:
+        with pytest.raises(Refusal, match="the disk is full"):
+            append(log, batch_at(5, value_bytes=300))
+    device.capacity_bytes = None
+    device.fail(Operation.SYNC)
+    (errand,) = errands
+    with pytest.raises(DiskFailure):
+        errand.run()
+    errand.finish()
+    with pytest.raises(Refusal):
+        append(log, batch_at(5))
