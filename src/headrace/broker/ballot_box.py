@@ -71,12 +71,12 @@ class BallotBox:
         # Once more: after a flush that failed, what can be read need not be on the device. On a line of its own, for
         # what is not may have no end.
         self.life = last.life + 1
-        self._append(b"\n" + _encoded(last.ballot, self.life))
+        self._append(b"\n" + encode_ballot(last.ballot, self.life))
         return last.ballot
 
     def save(self, ballot: Ballot) -> None:
         """On the device when it returns. OSError if the disk fails, or is full for too long."""
-        line = _encoded(ballot, self.life)
+        line = encode_ballot(ballot, self.life)
         if self._file is None or (self._file.size() >= REWRITE_BYTES and self._disk.free_bytes() > REWRITE_BYTES):
             self._begin_with(line)
         else:
@@ -100,7 +100,8 @@ class BallotBox:
             self._file.close()
 
 
-def _encoded(ballot: Ballot, life: int) -> bytes:
+def encode_ballot(ballot: Ballot, life: int = 0) -> bytes:
+    """One line of the file."""
     vote = None
     if ballot.vote is not None:
         vote = {"node": ballot.vote.node_id, "directory": ballot.vote.directory.hex()}

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from headrace.runtime.disk import Disk
 
 IDENTITY_FILE: Final = "meta.properties"
+RESCUE_FILE: Final = "unfinished-rescue"
+"""While it is there, a new cluster is being made of this directory, which holds neither the old nor the new one."""
 FORMAT_VERSION: Final = "1"
 NEW_NODE_ID: Final = NodeId(1)  # of a new directory, unless an operator says otherwise
 
@@ -89,6 +91,11 @@ def load_or_create(
 
     One that begins alone names its cluster at once; for others the cluster has to say its name.
     """
+    if disk.exists(RESCUE_FILE):
+        raise WrongIdentity(
+            "a rescue of this data directory has begun and was not finished; run `headrace rescue new-cluster` again, "
+            "which goes on where it was"
+        )
     if disk.exists(IDENTITY_FILE):
         identity = Identity.decode(disk.read_file(IDENTITY_FILE))
         if node_id is not None and node_id != identity.node_id:

@@ -21,6 +21,7 @@ from headrace.runtime.disk import ReadFault
 from headrace.storage.damage import DamagedLog, MissingFile
 from headrace.storage.disk_work import replace_if_room
 from headrace.storage.reading import damage_by, reads_log
+from headrace.storage.settings import LogSettings
 from headrace.wire.batches import CorruptBatch, read_header
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 METADATA_TOPIC: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_LOG: Final = LogId(TopicId(bytes(15) + b"\x01"), 0)  # the id that Kafka gives to this topic
+METADATA_SETTINGS: Final = LogSettings(retention_ms=None)
 SNAPSHOT_FILE: Final = "metadata-snapshot"
 FLUSH_LANE: Final = "metadata-flush"  # a decision must not queue behind the data's flushes
 RESERVE_BYTES: Final = 64 << 10  # hundreds of decisions: a full disk must not keep us from starting or deleting topics
@@ -73,31 +75,10 @@ class MetadataStore:
     def load(self, first_voters: Membership) -> RaftLog:
         """`first_voters` count until the log says something else. DamagedLog if it cannot be read: nobody is asked for
         another copy of what this node has promised to know."""
-        try:
-            return reads_log(self._load)(first_voters)
-        except DamagedLog as damage:
-            raise damage_of_metadata(damage) from damage
-
-    def _load(self, first_voters: Membership) -> RaftLog:
-        snapshot = self._load_snapshot() or Snapshot(Offset(0), NO_TERM, first_voters, b"")
-        if snapshot.end < self.log.start_offset < self.log.next_offset:
-            problem = (
-                f"it ends at offset {snapshot.end} or is missing; the metadata log begins at {self.log.start_offset}"
-            )
-            raise DamagedLog(SNAPSHOT_FILE, 0, snapshot.end, problem)
-        found = RaftLog(snapshot, list(self._entries()))  # also those before its end: they tell whether the rest fits
+        found = read_raft_log(self._world.disk, self.log, first_voters)
         self._believed_end = found.end
         self.log.reserve(RESERVE_BYTES)
         return found
-
-    def _load_snapshot(self) -> Snapshot | None:
-        disk = self._world.disk
-        if not disk.exists(SNAPSHOT_FILE):
-            return None
-        try:
-            return decode_snapshot(disk.read_file(SNAPSHOT_FILE))
-        except CorruptBatch as damage:
-            raise DamagedLog(SNAPSHOT_FILE, 0, 0, str(damage)) from damage
 
     async def repair(self) -> None:
         """A crash may have come between a snapshot that was installed and the log that begins after it. What `load` did
@@ -118,26 +99,6 @@ class MetadataStore:
         if ballot is None and found.last_term > NO_TERM and not is_alone:
             raise MissingFile(BALLOT_FILE, "it says whom this node voted for", advice=FORGOTTEN)
         return ballot or Ballot(found.last_term)
-
-    def _entries(self) -> Iterator[Entry]:
-        log = self.log
-        offset = log.start_offset
-        while offset < log.next_offset:
-            piece = log.read(offset, READ_BYTES, log.next_offset, at_least_one=True)
-            assert piece is not None, f"the metadata log ends at {offset}, not at {log.next_offset}"
-            try:
-                raw, start = memoryview(piece.read()), piece.position
-            finally:
-                piece.release()
-            position = 0
-            while position < len(raw):
-                header = read_header(raw, position)
-                try:
-                    yield entry_of(raw[position : position + header.size])
-                except CorruptBatch as error:  # a start verifies only what is above the recovery point
-                    raise DamagedLog(log.directory, start + position, offset, str(error)) from error
-                position += header.size
-                offset = header.next_offset
 
     # ---- while it runs
 
@@ -199,3 +160,48 @@ def _store_if_room(disk: Disk, snapshot: bytes) -> None:
     if not replace_if_room(disk, SNAPSHOT_FILE, snapshot):
         problem = f"the disk has no room for a snapshot of {len(snapshot)} bytes; free some space"
         raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, problem)
+
+
+def read_raft_log(disk: Disk, log: PartitionLog, first_voters: Membership) -> RaftLog:
+    """The last snapshot, and the entries since. Blocks; DamagedLog if they cannot be read."""
+    try:
+        return reads_log(_read_raft_log)(disk, log, first_voters)
+    except DamagedLog as damage:
+        raise damage_of_metadata(damage) from damage
+
+
+def _read_raft_log(disk: Disk, log: PartitionLog, first_voters: Membership) -> RaftLog:
+    snapshot = _load_snapshot(disk) or Snapshot(Offset(0), NO_TERM, first_voters, b"")
+    if snapshot.end < log.start_offset < log.next_offset:
+        problem = f"it ends at offset {snapshot.end} or is missing; the metadata log begins at {log.start_offset}"
+        raise DamagedLog(SNAPSHOT_FILE, 0, snapshot.end, problem)
+    return RaftLog(snapshot, list(_entries(log)))  # also those before its end: they tell whether the rest fits
+
+
+def _load_snapshot(disk: Disk) -> Snapshot | None:
+    if not disk.exists(SNAPSHOT_FILE):
+        return None
+    try:
+        return decode_snapshot(disk.read_file(SNAPSHOT_FILE))
+    except CorruptBatch as damage:
+        raise DamagedLog(SNAPSHOT_FILE, 0, 0, str(damage)) from damage
+
+
+def _entries(log: PartitionLog) -> Iterator[Entry]:
+    offset = log.start_offset
+    while offset < log.next_offset:
+        piece = log.read(offset, READ_BYTES, log.next_offset, at_least_one=True)
+        assert piece is not None, f"the metadata log ends at {offset}, not at {log.next_offset}"
+        try:
+            raw, start = memoryview(piece.read()), piece.position
+        finally:
+            piece.release()
+        position = 0
+        while position < len(raw):
+            header = read_header(raw, position)
+            try:
+                yield entry_of(raw[position : position + header.size])
+            except CorruptBatch as error:  # a start verifies only what is above the recovery point
+                raise DamagedLog(log.directory, start + position, offset, str(error)) from error
+            position += header.size
+            offset = header.next_offset

@@ -21,7 +21,13 @@ from headrace.broker.following import Following
 from headrace.broker.identity import check_metadata
 from headrace.broker.in_sync_review import InSyncReview
 from headrace.broker.log_ends import LogComparison, log_ends
-from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, MetadataStore, damage_of_metadata
+from headrace.broker.metadata_store import (
+    METADATA_LOG,
+    METADATA_SETTINGS,
+    METADATA_TOPIC,
+    MetadataStore,
+    damage_of_metadata,
+)
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.room_care import RoomCare
 from headrace.broker.scrub import Scrub
@@ -37,7 +43,6 @@ from headrace.storage.compaction.workers import InThread
 from headrace.storage.damage import DamagedLog
 from headrace.storage.flusher import SLOW_S
 from headrace.storage.handles import OPEN_FILES
-from headrace.storage.settings import LogSettings
 from headrace.storage.store import LogStore
 
 if TYPE_CHECKING:
@@ -71,7 +76,6 @@ TRY_AGAIN_S: Final = 2.0
 ROOM_BYTES: Final = 1 << 20  # the first files of a hundred partitions
 EXPIRE_WAITERS_S: Final = 1.0
 EXPIRE_PRODUCERS_S: Final = 600.0
-METADATA_SETTINGS: Final = LogSettings(retention_ms=None)
 
 
 class Node:

@@ -33,6 +33,7 @@ COMMANDS = {
     "export": "headrace.cli.exporting",
     "import": "headrace.cli.importing",
     "cluster": "headrace.cli.cluster",
+    "rescue": "headrace.cli.rescue",
 }
 """Each command's module; its `command` is one command, or a noun with verbs. The order is that of the help."""
 

@@ -199,6 +199,9 @@ class _PatientFile:
         self._file = file
         self._unreadable: set[int] = set()
 
+    def size(self) -> int:
+        return self._file.size()
+
     def read(self, position: int, size: int) -> bytes:
         try:
             return self._file.read(position, size)

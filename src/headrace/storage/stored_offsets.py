@@ -102,14 +102,11 @@ class StartOffsets:
         """Logs that were removed, whose starts are still stored."""
 
     def load(self, found: Sequence[LogId]) -> None:
-        """If nothing is stored somebody took the file away, for it is there from the first start on. Then logs begin
-        where their files do: to take them for torn ones that begin at 0 would throw away all that they hold. Blocks."""
+        """Blocks."""
         disk = self._work.disk
-        if checkpoints.is_whole(disk, checkpoints.START_OFFSETS):
-            self._stored = checkpoints.read_offsets(disk, checkpoints.START_OFFSETS)
-            return
-        self._stored = {log_id: base for log_id in found if (base := _first_base(disk, log_id)) > 0}
-        replace_if_room(disk, checkpoints.START_OFFSETS, checkpoints.encode_offsets(self._stored))
+        self._stored = read_starts(disk, found)
+        if not checkpoints.is_whole(disk, checkpoints.START_OFFSETS):
+            replace_if_room(disk, checkpoints.START_OFFSETS, checkpoints.encode_offsets(self._stored))
 
     def of(self, log_id: LogId) -> int:
         return self._stored.get(log_id, 0)
@@ -133,6 +130,14 @@ class StartOffsets:
         self._stored = starts
         self._gone.clear()
         return True
+
+
+def read_starts(disk: Disk, found: Sequence[LogId]) -> dict[LogId, int]:
+    """If nothing is stored somebody took the file away, for it is there from the first start on. Then logs begin where
+    their files do: to take them for torn ones that begin at 0 would throw away all that they hold. Blocks."""
+    if checkpoints.is_whole(disk, checkpoints.START_OFFSETS):
+        return checkpoints.read_offsets(disk, checkpoints.START_OFFSETS)
+    return {log_id: base for log_id in found if (base := _first_base(disk, log_id)) > 0}
 
 
 def _first_base(disk: Disk, log_id: LogId) -> int:
