@@ -92,7 +92,7 @@ def bill(bootstrap_servers: str) -> None:
     """A group has read the first records of each partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": GROUP})
     places = [TopicPartition(ORDERS, number, BILLED) for number in range(PARTITION_COUNT)]
-    consumer.commit(offsets=places, asynchronous=False)
+    consumer.commit(offsets=[*places, TopicPartition(ELSEWHERE, 0, 1)], asynchronous=False)
     consumer.close()
 
 
@@ -162,6 +162,12 @@ def test_a_survivor_goes_on_alone_with_all_that_it_had(ruin: Ruin, tmp_path: Pat
     with ClusterProcesses(tmp_path, 1) as cluster:
         assert sorted(read(cluster.bootstrap_servers, ORDERS, ORDER_COUNT)) == sorted(ruin.orders)
         assert the_group_goes_on(cluster.bootstrap_servers) == ORDER_COUNT - PARTITION_COUNT * BILLED
+        moved = call(
+            cluster.bootstrap_servers,
+            *("groups", "reset-offsets", "--group", GROUP, "--topic", ELSEWHERE, "--shift-by", "0", "--format", "json"),
+        )
+        assert moved.code == 0, moved.talk
+        assert json.loads(moved.out)[0]["new_offset"] == 0
         payer = payer_of(cluster.bootstrap_servers)  # ends what its last life left open
         payer.begin_transaction()
         payer.produce(PAYMENTS, "paid anew", partition=0)
@@ -252,6 +258,9 @@ def test_without_consent_nothing_is_changed(ruin: Ruin, tmp_path: Path) -> None:
     fates = {(it["topic"], it["partition"]): it["fate"] for it in json.loads(tried.out)["partitions"]}
     assert fates[ORDERS, 0] == "kept"
     assert fates[ELSEWHERE, 0] == "lost"
+    (stranded,) = json.loads(tried.out)["stranded_groups"]
+    assert stranded == {"group": GROUP, "topic": ELSEWHERE, "partition": 0, "committed": 1, "end_offset": 0}
+    assert f"{GROUP} at 1 of {ELSEWHERE}-0" in tried.talk
     assert contents(survivor) == before
 
 

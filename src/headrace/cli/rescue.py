@@ -244,9 +244,10 @@ class _Plan(NamedTuple):
 
 def _planned(disk: UntouchedDisk, wishes: Wishes, verify: bool) -> _Plan:
     from headrace.broker.identity import Identity
+    from headrace.broker.stranded import stranded_groups
     from headrace.broker.survivor import copies
     from headrace.cli.rescue_text import report_facts
-    from headrace.metadata.rescue import rescue
+    from headrace.metadata.rescue import Fate, rescue
     from headrace.model.names import TopicId, topic_id_text
     from headrace.runtime.entropy import SystemEntropy
 
@@ -257,7 +258,8 @@ def _planned(disk: UntouchedDisk, wishes: Wishes, verify: bool) -> _Plan:
     cluster_id = topic_id_text(TopicId(entropy.token(16)))
     identity = Identity(cluster_id, survivor.identity.node_id, entropy.token(16))
     rescued = rescue(agreed.image, identity.node_id, identity.directory, cluster_id, copies(surveys), wishes)
-    report = report_facts(survivor, rescued, cluster_id, surveys)
+    ends = {it.name: 0 if it.fate is Fate.LOST or it.copy is None else it.copy.end_offset for it in rescued.partitions}
+    report = report_facts(survivor, rescued, cluster_id, surveys, stranded_groups(disk, survivor, ends))
     return _Plan(survivor.identity.cluster_id, agreed, identity, rescued.image, report)
 
 

@@ -11,6 +11,7 @@ from headrace.model.names import TopicId, TopicPartition, topic_id_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from headrace.broker.stranded import Positions
     from headrace.broker.survivor import Survivor
     from headrace.metadata.image import Partition
     from headrace.metadata.rescue import Copy, Rescue, Rescued
@@ -180,7 +181,9 @@ def _range_text(one: Facts) -> str:
 # ---- new-cluster
 
 
-def report_facts(survivor: Survivor, rescue: Rescue, cluster_id: str, surveys: Mapping[LogId, Survey]) -> Facts:
+def report_facts(
+    survivor: Survivor, rescue: Rescue, cluster_id: str, surveys: Mapping[LogId, Survey], positions: Positions
+) -> Facts:
     """What was done, and what may be lost: kept beside the data for whoever asks later."""
     agreed = survivor.agreed
     assert agreed is not None, "without metadata there is no new cluster"
@@ -191,6 +194,11 @@ def report_facts(survivor: Survivor, rescue: Rescue, cluster_id: str, surveys: M
         "old_voters": list(agreed.membership.voter_ids),
         "last_decision_ms": agreed.decided_ms,
         "partitions": [_rescued_facts(it, surveys.get(it.log_id)) for it in rescue.partitions],
+        "stranded_groups": [
+            {"group": it.group, **_name_facts(it.partition), "committed": it.committed, "end_offset": it.end}
+            for it in positions.stranded
+        ],
+        "unreadable_position_batches": positions.unreadable_batches,
     }
 
 
@@ -230,6 +238,19 @@ def warnings(report: Facts) -> list[str]:
             f"this disk's copies of {plural(len(damaged), 'partition')} are DAMAGED; `headrace rescue dump` saves what "
             f"is whole in them: {_listed(damaged)}"
         )
+    return [*said, *_position_warnings(report)]
+
+
+def _position_warnings(report: Facts) -> list[str]:
+    said = []
+    if report["stranded_groups"]:
+        places = [f"{it['group']} at {it['committed']} of {_label(it)}" for it in report["stranded_groups"]]
+        said.append(
+            "groups have read what is lost, and would SKIP what is written there anew; before their consumers start, "
+            f"`headrace groups reset-offsets --shift-by 0` brings them to the ends that are left: {_some(places)}"
+        )
+    if report["unreadable_position_batches"]:
+        said.append(f"{report['unreadable_position_batches']} of the batches with positions of groups cannot be read")
     return said
 
 
