@@ -85,6 +85,7 @@ def dump(
     Nothing in the data directory is changed. Damaged places are passed over and named, and the command ends with exit
     code 3. Records of transactions that were never ended go to files of their own.
     """
+    from headrace.broker.decided import decided_transactions
     from headrace.cli.output import answer, answer_json, bytes_text, facts_text, talk
     from headrace.cli.progress import progress_bar
     from headrace.cli.rescue_dump import MANIFEST, RESTORE, dump_logs, sources, write_manifest
@@ -99,7 +100,8 @@ def dump(
         out.mkdir(parents=True, exist_ok=True)
         total = sum(source.log.size for source in found)
         with progress_bar("dumping", 2 * total) as on_read:
-            dumped = dump_logs(disk, found, out, keeps_aborted=with_aborted, on_read=on_read)
+            decided = decided_transactions(disk, survivor)
+            dumped = dump_logs(disk, found, out, decided, keeps_aborted=with_aborted, on_read=on_read)
     manifest = write_manifest(out, survivor, dumped)
     if form == "json":
         answer_json(manifest)

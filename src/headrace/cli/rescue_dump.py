@@ -22,9 +22,10 @@ from headrace.wire.batches import CorruptBatch
 from headrace.wire.records import decode_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from headrace.broker.decided import Decided
     from headrace.broker.survivor import Survivor
     from headrace.model.names import TopicPartition
     from headrace.runtime.disk import Disk
@@ -106,7 +107,13 @@ def sources(survivor: Survivor, topics: Sequence[str], *, with_set_aside: bool) 
 
 
 def dump_log(
-    disk: Disk, source: Source, out: Path, *, keeps_aborted: bool, on_read: Callable[[int], None] = lambda _: None
+    disk: Disk,
+    source: Source,
+    out: Path,
+    decided: Decided,
+    *,
+    keeps_aborted: bool = False,
+    on_read: Callable[[int], None] = lambda _: None,
 ) -> Dumped:
     """Reads the log twice: what is aborted is known only behind it."""
     survey = read_through(disk, source.log, on_read)
@@ -114,8 +121,9 @@ def dump_log(
     dumped.damaged += survey.damaged
     dumped.torn_bytes = 0 if survey.torn is None else survey.torn.size
     (out / source.stem).parent.mkdir(parents=True, exist_ok=True)
-    with _files(out, source.stem, has_open=bool(survey.open_transactions)) as (lines, open_lines):
-        writer = _LogWriter(dumped, _Transactions(survey), lines, open_lines, keeps_aborted=keeps_aborted)
+    transactions = _Transactions(survey, source.name, decided)
+    with _files(out, source.stem, has_open=transactions.has_open) as (lines, open_lines):
+        writer = _LogWriter(dumped, transactions, lines, open_lines, keeps_aborted=keeps_aborted)
         for found in whole_batches(disk, source.log, on_read):
             if isinstance(found, WholeBatch) and not found.header.is_control:
                 writer.write(found)
@@ -144,24 +152,38 @@ def _files(out: Path, stem: str, *, has_open: bool) -> Iterator[tuple[IO[bytes],
 class _Transactions:
     """Which batches are aborted, and which of a transaction that was never ended. To be asked in their order."""
 
-    def __init__(self, survey: Survey) -> None:
-        self._open = survey.open_transactions
+    def __init__(self, survey: Survey, name: TopicPartition, decided: Decided) -> None:
+        self._open: dict[int, int] = {}
+        self._to_abort: dict[int, int] = {}
+        """The coordinator has decided so; the marker did not get here. What it decided to commit is as good as that."""
+        for producer_id, first_offset in survey.open_transactions.items():
+            is_commit = decided.get((producer_id, name))
+            if not is_commit:
+                (self._open if is_commit is None else self._to_abort)[producer_id] = first_offset
         self._aborted: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
         for ended in survey.aborted:
             self._aborted[ended.producer_id].append((ended.first_offset, ended.marker_offset))
 
+    @property
+    def has_open(self) -> bool:
+        return bool(self._open)
+
     def is_aborted(self, batch: WholeBatch) -> bool:
         header = batch.header
-        ended = self._aborted.get(header.producer_id)
-        if not header.is_transactional or not ended:
+        if not header.is_transactional:
             return False
+        ended = self._aborted[header.producer_id]
         while ended and ended[0][1] < header.base_offset:
             ended.popleft()
-        return bool(ended) and ended[0][0] <= header.base_offset
+        return _is_since(self._to_abort, batch) or (bool(ended) and ended[0][0] <= header.base_offset)
 
     def is_open(self, batch: WholeBatch) -> bool:
-        first_offset = self._open.get(batch.header.producer_id)
-        return batch.header.is_transactional and first_offset is not None and batch.header.base_offset >= first_offset
+        return batch.header.is_transactional and _is_since(self._open, batch)
+
+
+def _is_since(first_offsets: Mapping[int, int], batch: WholeBatch) -> bool:
+    first_offset = first_offsets.get(batch.header.producer_id)
+    return first_offset is not None and batch.header.base_offset >= first_offset
 
 
 class _LogWriter:
@@ -217,11 +239,17 @@ def _line(name: TopicPartition, record: Record) -> bytes:
 
 
 def dump_logs(
-    disk: Disk, found: Sequence[Source], out: Path, *, keeps_aborted: bool, on_read: Callable[[int], None]
+    disk: Disk,
+    found: Sequence[Source],
+    out: Path,
+    decided: Decided,
+    *,
+    keeps_aborted: bool,
+    on_read: Callable[[int], None],
 ) -> list[Dumped]:
     dumped = []
     for source in found:
-        done = dump_log(disk, source, out, keeps_aborted=keeps_aborted, on_read=on_read)
+        done = dump_log(disk, source, out, decided, keeps_aborted=keeps_aborted, on_read=on_read)
         talk(f"{done.name}: {plural(done.records, 'record')}{_remarks(done)}")
         dumped.append(done)
     return dumped
