@@ -228,6 +228,8 @@ def test_a_rescue_that_was_killed_is_gone_on_with_and_no_node_starts_before(ruin
     disk.close()
     with pytest.raises(AssertionError, match="run `headrace rescue new-cluster` again"):
         ClusterProcesses(tmp_path, 1).__enter__()
+    looked = rescued("inspect", survivor)
+    assert (looked.code, f"{done.name}: run" in looked.out) == (3, True)
     ran = rescued("new-cluster", survivor)
     assert ran.code == 0
     assert "gone on with" in ran.talk

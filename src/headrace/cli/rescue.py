@@ -45,6 +45,7 @@ def inspect(directory: Path, verify: bool, form: str) -> int:
 
     In sync is said as this node last knew. Nothing is changed. Ends with exit code 3 if something is damaged.
     """
+    from headrace.broker.rescue import unfinished
     from headrace.broker.survivor import copies
     from headrace.cli.output import answer, answer_json
     from headrace.cli.rescue_text import inspected_facts, inspected_text
@@ -52,13 +53,14 @@ def inspect(directory: Path, verify: bool, form: str) -> int:
     with _untouched(directory) as disk:
         survivor = _look_at(disk)
         surveys = _survey(disk, survivor, verify)
-    facts = inspected_facts(survivor, surveys, copies(surveys))
+        begun = unfinished(disk)
+    facts = inspected_facts(survivor, surveys, copies(surveys), begun)
     if form == "json":
         answer_json(facts)
     else:
         answer(inspected_text(facts))
     is_damaged = survivor.metadata_trouble or any(found.damaged for found in surveys.values())
-    return NOT_FOUND if is_damaged else 0
+    return NOT_FOUND if is_damaged or begun else 0
 
 
 @command.command(context_settings=HELP)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.wire.records import Record
 
 INFLATE_MAX = 1 << 30  # a record that a node took in; memory is all that limits it here
+ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 MANIFEST = "manifest.json"
 RESTORE = "restore.sh"
 TOPICS = "topics"
@@ -232,7 +233,7 @@ def _line(name: TopicPartition, record: Record) -> bytes:
     shown = message_object(name, record)
     if record.timestamp < 0:
         shown["timestamp"] = None  # it never had one, and nobody takes in one before 1970
-    return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
+    return ENCODE(shown).encode() + b"\n"
 
 
 # ---- all of them
@@ -262,7 +263,7 @@ def _remarks(done: Dumped) -> str:
     if done.open_records:
         remarks.append(f"{plural(done.open_records, 'record')} of open transactions in {done.open_file}")
     if done.torn_bytes:
-        remarks.append(f"its last {plural(done.torn_bytes, 'byte')} are torn")
+        remarks.append(f"its end of {plural(done.torn_bytes, 'byte')} is torn")
     remarks += [f"DAMAGED: offsets {it.first_offset} to {it.end_offset - 1} are missing" for it in done.damaged]
     return "".join(f"; {remark}" for remark in remarks)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.output import bytes_text, facts_text, moment_text, plural, table
+from headrace.metadata.elections import partitions_of
 from headrace.metadata.rescue import Fate, fate_of
-from headrace.model.names import TopicId, TopicPartition, topic_id_text
+from headrace.model.names import LogId, TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from headrace.broker.survivor import Survivor
     from headrace.metadata.image import Partition
     from headrace.metadata.rescue import Copy, Rescue, Rescued
-    from headrace.model.names import LogId
     from headrace.storage.damage import DamagedRange
     from headrace.storage.salvage import Survey
 
@@ -27,7 +27,10 @@ Facts = dict[str, Any]
 # ---- inspect
 
 
-def inspected_facts(survivor: Survivor, surveys: Mapping[LogId, Survey], copies: Mapping[LogId, Copy]) -> Facts:
+def inspected_facts(
+    survivor: Survivor, surveys: Mapping[LogId, Survey], copies: Mapping[LogId, Copy], unfinished: str | None
+) -> Facts:
+    """`unfinished` names a rescue that was begun and is not done."""
     identity, agreed = survivor.identity, survivor.agreed
     return {
         "cluster_id": identity.cluster_id,
@@ -43,6 +46,7 @@ def inspected_facts(survivor: Survivor, surveys: Mapping[LogId, Survey], copies:
             "learners": list(agreed.membership.learners),
         },
         "metadata_problem": survivor.metadata_trouble or None,
+        "unfinished_rescue": unfinished,
         "partitions": [
             *_known_partitions(survivor, surveys, copies),
             *_unknown_logs(survivor, surveys),
@@ -55,9 +59,6 @@ def inspected_facts(survivor: Survivor, surveys: Mapping[LogId, Survey], copies:
 
 
 def _known_partitions(survivor: Survivor, surveys: Mapping[LogId, Survey], copies: Mapping[LogId, Copy]) -> list[Facts]:
-    from headrace.metadata.elections import partitions_of
-    from headrace.model.names import LogId
-
     found = []
     for topic, partition in partitions_of(survivor.image):
         log_id = LogId(topic.topic_id, partition.partition)
@@ -139,7 +140,7 @@ def inspected_text(facts: Facts) -> str:
     ]
     columns = ("PARTITION", "COPY", "START", "END", "SIZE", "LEADER", "IN SYNC", "REPLICAS", "TROUBLE")
     parts = [facts_text(_directory_facts(facts)), table(columns, rows)]
-    parts += [f"set aside: {it['directory']} ({it['topic']}-{it['partition']})" for it in facts["set_aside"]]
+    parts += [f"set aside: {it['directory']} ({it['topic'] or 'of no topic'})" for it in facts["set_aside"]]
     return "\n\n".join(parts)
 
 
@@ -149,6 +150,8 @@ def _directory_facts(facts: Facts) -> list[tuple[str, object]]:
         ("node", facts["node_id"]),
         ("disk", facts["directory_id"]),
     ]
+    if facts["unfinished_rescue"]:
+        lines.append(("unfinished", f"{facts['unfinished_rescue']}: run `headrace rescue new-cluster` again"))
     metadata = facts["metadata"]
     if metadata is None:
         return [*lines, ("metadata", f"cannot be read: {facts['metadata_problem']}")]
@@ -168,7 +171,7 @@ def _ids(node_ids: Sequence[int]) -> str:
 def _trouble(partition: Facts) -> str | None:
     troubles = [_range_text(one) for one in partition["damaged"]]
     if partition.get("torn_bytes"):
-        troubles.append(f"its last {plural(partition['torn_bytes'], 'byte')} are torn")
+        troubles.append(f"its end of {plural(partition['torn_bytes'], 'byte')} is torn")
     if partition.get("open_transactions"):
         troubles.append(plural(len(partition["open_transactions"]), "open transaction"))
     return "; ".join(troubles) or None
