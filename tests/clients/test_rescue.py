@@ -280,6 +280,18 @@ def test_a_node_that_runs_is_left_alone(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_the_directory_of_another_account_is_not_written_to(ruin: Ruin, tmp_path: Path) -> None:
+    """Root would leave files behind that the node's own account cannot read."""
+    survivor = ruin.copy(tmp_path)
+    before = contents(survivor)
+    os.chown(survivor / IDENTITY_FILE, 65_534, -1)
+    ran = rescued("new-cluster", survivor, CONSENT)
+    assert ran.code == 1
+    assert "sudo -u '#65534'" in ran.talk
+    assert contents(survivor) == before
+
+
 # ---- looking and dumping
 
 
@@ -347,6 +359,16 @@ def test_damaged_places_are_passed_over_and_named(ruin: Ruin, tmp_path: Path) ->
     assert "DAMAGED" in rescued("new-cluster", survivor, CONSENT, "--verify").talk
 
 
+def test_a_dump_does_not_go_where_it_comes_from(ruin: Ruin, tmp_path: Path) -> None:
+    survivor = ruin.copy(tmp_path)
+    assert rescued("dump", survivor, "--to", survivor / "out").code == 2
+    assert not (survivor / "out").exists()
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "something").touch()
+    assert "not empty" in rescued("dump", survivor, "--to", taken).talk
+
+
 def test_topics_are_dumped_also_without_metadata(ruin: Ruin, tmp_path: Path) -> None:
     survivor, out = ruin.copy(tmp_path), tmp_path / "out"
     shutil.rmtree(survivor / "topics" / "AAAAAAAAAAAAAAAAAAAAAQ-0")
@@ -370,15 +392,14 @@ def the_log_of(survivor: Path, topic: str, partition: int) -> Path:
 
 
 def test_an_unknown_directory_is_not_found(tmp_path: Path) -> None:
-    for arguments in (
-        ("inspect", tmp_path),
-        ("dump", tmp_path, "--to", tmp_path / "out"),
-        ("new-cluster", tmp_path, CONSENT),
-    ):
+    place, out = tmp_path / "place", tmp_path / "out"
+    place.mkdir()
+    for arguments in (("inspect", place), ("dump", place, "--to", out), ("new-cluster", place, CONSENT)):
         ran = rescued(*arguments)
         assert ran.code == 3
         assert "no data directory" in ran.talk
-    assert not list(tmp_path.iterdir())
+    assert not list(place.iterdir())
+    assert not out.exists()
 
 
 def test_a_directory_of_another_version_is_refused(ruin: Ruin, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,6 +93,8 @@ def dump(
     from headrace.cli.progress import progress_bar
     from headrace.cli.rescue_dump import MANIFEST, RESTORE, dump_logs, sources, write_manifest
 
+    if out.resolve().is_relative_to(directory.resolve()):
+        raise click.UsageError("--to lies in the data directory, which is only to be read; choose another place")
     if out.exists() and any(out.iterdir()):
         raise Complaint(f"{out} is not empty; choose a directory that is, or that is not there yet")
     with _untouched(directory) as disk:
@@ -195,6 +198,7 @@ def _held(directory: Path) -> Iterator[SystemDisk]:
 
     if not (directory / IDENTITY_FILE).exists():
         raise _no_data_directory(directory)
+    _expect_owner(directory)
     try:
         disk = SystemDisk(directory)
     except BlockingIOError as error:
@@ -203,6 +207,18 @@ def _held(directory: Path) -> Iterator[SystemDisk]:
         yield disk
     finally:
         disk.close()
+
+
+def _expect_owner(directory: Path) -> None:
+    """What is written belongs to who writes it, and is for him alone: a node of another account could not read it."""
+    from headrace.broker.identity import IDENTITY_FILE
+
+    owner = (directory / IDENTITY_FILE).stat().st_uid
+    if owner != os.geteuid():
+        raise Complaint(
+            f"{directory} belongs to the user with id {owner}, who could not read what is written now",
+            f"run it as that user: sudo -u '#{owner}' headrace rescue new-cluster …",
+        )
 
 
 def _no_data_directory(directory: Path) -> Complaint:
