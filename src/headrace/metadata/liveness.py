@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 SESSION_MS: Final = 2000  # several heartbeats: one that is late must not cost a node its leaderships
-LEASE_PART: Final = 0.4  # of a session: a lease that lapses costs a node a heartbeat, a session its leaderships
+LEASE_PART: Final = 0.6  # of a session: a lease that lapses costs a node a heartbeat, a session its leaderships
 GRACE: Final = 1.1  # clocks of two machines may differ in speed a little
 
 
