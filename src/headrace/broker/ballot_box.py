@@ -100,7 +100,7 @@ class BallotBox:
             self._file.close()
 
 
-def encode_ballot(ballot: Ballot, life: int = 0) -> bytes:
+def encode_ballot(ballot: Ballot, life: int) -> bytes:
     """One line of the file."""
     vote = None
     if ballot.vote is not None:

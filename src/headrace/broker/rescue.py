@@ -109,7 +109,7 @@ def _new_files(disk: Disk, agreed: Agreed, identity: Identity, image: ClusterIma
     points.pop(METADATA_LOG, None)
     return {
         IDENTITY_FILE: identity.encode(),
-        BALLOT_FILE: encode_ballot(Ballot(agreed.term)),
+        BALLOT_FILE: encode_ballot(Ballot(agreed.term), agreed.life),
         SNAPSHOT_FILE: encode_snapshot(snapshot),
         checkpoints.RECOVERY_POINTS: checkpoints.encode_offsets(points),
         checkpoints.START_OFFSETS: checkpoints.encode_offsets({**_starts(disk), METADATA_LOG: agreed.end}),

@@ -21,9 +21,11 @@ from headrace.model.names import NO_TIMESTAMP, LogId, Offset, TopicPartition, to
 from headrace.raft.log import NO_TERM
 from headrace.raft.membership import Membership
 from headrace.raft.node import NO_OP
+from headrace.runtime.disk import ReadFault
 from headrace.storage import checkpoints, layout
 from headrace.storage.damage import DamagedLog
 from headrace.storage.handles import Handles
+from headrace.storage.reading import damage_by
 from headrace.storage.recovery import open_log
 from headrace.storage.salvage import find_log, look_at_end, read_through
 from headrace.storage.stored_offsets import read_starts
@@ -52,6 +54,8 @@ class Agreed:
     """The highest that this node knows of."""
     decided_ms: int | None
     """When the last decision was made that it has heard of; None if the log does not tell."""
+    life: int
+    """How often this disk was started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,8 @@ def _try_agreed(disk: Disk) -> tuple[Agreed | None, str]:
         return _agreed(disk), ""
     except DamagedLog as damage:
         return None, damage.finding
+    except ReadFault as fault:
+        return None, damage_by(fault).finding
     except (CorruptBatch, UnreadableRecord) as damage:
         return None, str(damage)
 
@@ -129,20 +135,20 @@ def _agreed(disk: Disk) -> Agreed:
     for entry in raft_log.entries_from(raft_log.start, BYTES_UNLIMITED):
         image = image.apply_all(records_of(entry))
         decided_ms = _time_of(entry) or decided_ms
-    term = max(raft_log.last_term, _ballot_term(disk))
-    return Agreed(image, raft_log.membership, raft_log.end, term, decided_ms)
+    ballot_term, life = _ballot_term(disk)
+    return Agreed(image, raft_log.membership, raft_log.end, max(raft_log.last_term, ballot_term), decided_ms, life)
 
 
-def _ballot_term(disk: Disk) -> Term:
-    """Whom it voted for is of no use to anybody now, so it does no harm if that is lost."""
+def _ballot_term(disk: Disk) -> tuple[Term, int]:
+    """And in which life. Whom it voted for is of no use to anybody now, so it does no harm if that is lost."""
     box = BallotBox(disk)
     try:
         ballot = box.load()
-    except DamagedLog:
+    except (DamagedLog, ReadFault):
         ballot = None
     finally:
         box.close()
-    return NO_TERM if ballot is None else ballot.term
+    return NO_TERM if ballot is None else ballot.term, box.life
 
 
 def _raft_log(disk: Disk) -> RaftLog:

@@ -13,7 +13,7 @@ import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from headrace.runtime.disk import SystemDisk
+from headrace.runtime.disk import SystemDisk, check_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,8 +42,9 @@ class _Content:
 
 
 class UntouchedFile:
-    def __init__(self, content: _Content, on_change: Callable[[], None]) -> None:
+    def __init__(self, path: str, content: _Content, on_change: Callable[[], None]) -> None:
         self.generation = 0
+        self._path = path
         self._content = content
         self._on_change = on_change
         self._descriptor = -1 if content.path is None else os.open(content.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -62,9 +63,16 @@ class UntouchedFile:
     def read(self, position: int, size: int) -> bytes:
         kept = self._content.kept
         wanted = max(0, min(size, kept - position))
-        found = os.pread(self._descriptor, wanted, position) if wanted else b""
+        found = self._read_kept(position, wanted) if wanted else b""
         beyond = max(0, position - kept)
         return found + self._content.tail[beyond : beyond + size - wanted]
+
+    def _read_kept(self, position: int, size: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, size, position)
+        except OSError as error:
+            check_read(error, self._path, position)
+            raise
 
     def truncate(self, size: int) -> None:
         self._on_change()
@@ -148,7 +156,7 @@ class UntouchedDisk:
             content = self._changed[path] = _Content(None, 0)
         if content is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return UntouchedFile(content, lambda: self._changed.__setitem__(path, content))
+        return UntouchedFile(path, content, lambda: self._changed.__setitem__(path, content))
 
     def _find(self, path: str) -> _Content | None:
         if path in self._changed:

@@ -7,12 +7,12 @@ Everything here blocks.
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.model.names import NO_EPOCH, Epoch
 from headrace.replication.transactions import OpenTransactions
+from headrace.runtime.disk import ReadFault
 from headrace.storage import checkpoints, layout
 from headrace.storage.compaction.mark import load_mark
 from headrace.storage.compaction.swap import complete_swaps
@@ -205,10 +205,8 @@ class _PatientFile:
     def read(self, position: int, size: int) -> bytes:
         try:
             return self._file.read(position, size)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-        end = min(position + size, self._file.size())
+        except ReadFault:
+            end = min(position + size, self._file.size())
         first = position // PIECE_BYTES * PIECE_BYTES
         pieces = b"".join(map(self._piece, range(first, end, PIECE_BYTES)))
         return pieces[position - first : end - first]
@@ -216,9 +214,7 @@ class _PatientFile:
     def _piece(self, position: int) -> bytes:
         try:
             return self._file.read(position, PIECE_BYTES)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
+        except ReadFault:
             self._unreadable.add(position)
             return bytes(PIECE_BYTES)
 
@@ -288,7 +284,7 @@ def _stored_epoch(disk: Disk, log: FoundLog) -> Epoch:
     """The last segment may be empty; then only this file knows in which epoch the one before it was written."""
     try:
         stored = checkpoints.decode_epochs(disk.read_file(f"{log.directory}/{layout.EPOCHS}"))
-    except FileNotFoundError:
+    except (FileNotFoundError, ReadFault):
         return NO_EPOCH
     return stored[-1].epoch if stored else NO_EPOCH
 

@@ -32,7 +32,7 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.simulation.device import Device
+from headrace.simulation.device import Device, Operation
 from headrace.simulation.disk import SimulatedDisk
 from headrace.storage import layout
 from headrace.storage.settings import LogSettings
@@ -42,7 +42,6 @@ from tests.unit.storage.small_logs import append, batch_at
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.simulation.device import Operation
 
 ME, OTHERS = NodeId(1), (NodeId(2), NodeId(3))
 ORDERS = LogId(TopicId(b"orders".ljust(16, b"-")), 0)
@@ -200,6 +199,18 @@ async def test_what_was_replaced_is_kept_and_can_be_put_back(threads: SystemThre
             disk.write_file(name, disk.read_file(f"{kept}/{name}"))
     expect_old(disk)
     assert Identity.decode(disk.read_file(IDENTITY_FILE)) == OLD
+
+
+async def test_metadata_that_the_disk_cannot_read_is_told_and_nothing_is_raised(threads: SystemThreads) -> None:
+    """Topics can still be dumped."""
+    device = Device(Random(1))
+    world = world_on(device, threads)
+    await old_directory(world)
+    device.fail(Operation.READ, layout.stem(layout.directory_of(METADATA_LOG), 0) + layout.LOG)
+    found = look_at(world.disk)
+    assert found.agreed is None
+    assert "cannot read" in found.metadata_trouble
+    assert found.names == {ORDERS: TopicPartition("orders", 0)}
 
 
 async def test_a_rescued_directory_can_be_rescued_again(threads: SystemThreads) -> None:

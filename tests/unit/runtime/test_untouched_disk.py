@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.runtime.disk import SystemDisk
+from headrace.runtime.disk import ReadFault, SystemDisk
 from headrace.runtime.untouched_disk import UntouchedDisk
 
 if TYPE_CHECKING:
@@ -81,6 +82,16 @@ def test_cuts_and_appends_in_any_order_are_as_on_a_real_disk(root: Path) -> None
         assert ours.size() == theirs.size()
         assert ours.read(place, size) == theirs.read(place, size)
     real.close()
+
+
+def test_what_the_device_cannot_read_is_said_of_those_bytes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_descriptor: int, _size: int, _position: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("os.pread", refuse)
+    with pytest.raises(ReadFault) as fault:
+        UntouchedDisk(root).open("topics/log").read(3, 2)
+    assert (fault.value.path, fault.value.position) == ("topics/log", 3)
 
 
 def test_nobody_looks_while_a_node_runs_and_none_starts_while_somebody_looks(root: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.runtime.disk import ReadFault
 from headrace.runtime.untouched_disk import UntouchedDisk, UntouchedFile
 from headrace.storage import layout
 from headrace.storage.damage import DamagedRange
@@ -190,7 +191,7 @@ def test_what_the_disk_cannot_read_costs_what_lies_in_those_sectors_alone(
 
     def refuse(file: UntouchedFile, position: int, size: int) -> bytes:
         if position <= bad < position + size:
-            raise OSError(errno.EIO, "Input/output error")
+            raise ReadFault(OSError(errno.EIO, "Input/output error"), "the file")
         return read(file, position, size)
 
     monkeypatch.setattr(UntouchedFile, "read", refuse)
@@ -208,7 +209,7 @@ def test_an_end_that_the_disk_cannot_read_is_damaged_and_not_torn(
     looked, found = looked_at(tmp_path, safe_offset=0)
 
     def refuse(_file: UntouchedFile, _position: int, _size: int) -> bytes:
-        raise OSError(errno.EIO, "Input/output error")
+        raise ReadFault(OSError(errno.EIO, "Input/output error"), "the file")
 
     monkeypatch.setattr(UntouchedFile, "read", refuse)
     assert damaged(looked, found) == [(0, 1)]
