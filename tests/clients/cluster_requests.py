@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.model.names import TopicId
 from headrace.wire.api import ApiKey
 from headrace.wire.messages import (
+    add_raft_voter,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
+    create_acls,
+    delete_acls,
+    describe_acls,
     describe_quorum,
     drain_node,
     elect_leaders,
     list_partition_reassignments,
     plan_rebalance,
+    remove_raft_voter,
     scrub_logs,
     unregister_broker,
+    update_features,
 )
 
 if TYPE_CHECKING:
     from headrace.wire.api import Message
 
 ABSENT_NODE = 99
+DIRECTORY = TopicId(b"\x07" * 16)
+ANY = 1  # in filters of access rules
 
 
 def cluster_request_of(key: ApiKey, version: int, topic: str, missing: str) -> Message | None:
@@ -41,6 +51,13 @@ def cluster_request_of(key: ApiKey, version: int, topic: str, missing: str) -> M
             parts = [describe_quorum.PartitionData(0)]
             names = ("__cluster_metadata", missing)
             return describe_quorum.DescribeQuorumRequest([describe_quorum.TopicData(name, parts) for name in names])
+        case ApiKey.UPDATE_FEATURES:
+            return update_features.UpdateFeaturesRequest(1000, [update_features.FeatureUpdateKey("group.version", 1)])
+        case ApiKey.ALTER_REPLICA_LOG_DIRS:
+            moved = [alter_replica_log_dirs.AlterReplicaLogDirTopic(name, [0]) for name in (topic, missing)]
+            return alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+                [alter_replica_log_dirs.AlterReplicaLogDir("/elsewhere", moved)]
+            )
         case ApiKey.UNREGISTER_BROKER:
             return unregister_broker.UnregisterBrokerRequest(ABSENT_NODE)
         case ApiKey.DRAIN_NODE:
@@ -49,5 +66,23 @@ def cluster_request_of(key: ApiKey, version: int, topic: str, missing: str) -> M
             return plan_rebalance.PlanRebalanceRequest()
         case ApiKey.SCRUB_LOGS:
             return scrub_logs.ScrubLogsRequest(topic=topic)
+        case _:
+            return _refused_request_of(key, topic)
+
+
+def _refused_request_of(key: ApiKey, topic: str) -> Message | None:
+    """What Kafka can and we do not."""
+    match key:
+        case ApiKey.ADD_RAFT_VOTER:
+            place = [add_raft_voter.Listener("CONTROLLER", "127.0.0.1", 9)]
+            return add_raft_voter.AddRaftVoterRequest(None, 1000, ABSENT_NODE, DIRECTORY, place)
+        case ApiKey.REMOVE_RAFT_VOTER:
+            return remove_raft_voter.RemoveRaftVoterRequest(None, ABSENT_NODE, DIRECTORY)
+        case ApiKey.DESCRIBE_ACLS:
+            return describe_acls.DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY)
+        case ApiKey.CREATE_ACLS:
+            return create_acls.CreateAclsRequest([create_acls.AclCreation(2, topic, 3, "User:anna", "*", 3, 3)])
+        case ApiKey.DELETE_ACLS:
+            return delete_acls.DeleteAclsRequest([delete_acls.DeleteAclsFilter(ANY, None, ANY, None, None, ANY, ANY)])
         case _:
             return None

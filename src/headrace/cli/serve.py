@@ -114,7 +114,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         node_id=None if options.node_id is None else NodeId(options.node_id),
         configs=options.configs,
         rack=options.rack,
-        listeners=_listener_configs(options),
+        listeners=listener_configs(options),
         open_files=open_files,
         voters=options.voters,
         join=options.join,
@@ -250,8 +250,10 @@ async def _expect_free(address: Address, option: str) -> None:
     taken.close()
 
 
-def _listener_configs(options: ServeOptions) -> dict[str, str]:
-    advertised = {} if options.advertised is None else {"advertised.listeners": f"PLAINTEXT://{options.advertised}"}
+def listener_configs(options: ServeOptions) -> dict[str, str]:
+    place = options.clients_place
+    is_known = place.port and place.host not in EVERYWHERE  # else clients are told the address that they dialled
+    advertised = {"advertised.listeners": f"PLAINTEXT://{place}"} if is_known else {}
     return {"listeners": f"PLAINTEXT://{options.listen}", **advertised}
 
 

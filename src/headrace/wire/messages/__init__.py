@@ -66,6 +66,8 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
     RAFT_REQUEST_VOTE = 20001
     RAFT_VOTE_ANSWER = 20002
     RAFT_APPEND_ENTRIES = 20003
@@ -144,6 +146,8 @@ TABLE: dict[int, tuple[str, str, int, int, int, int, int | None]] = {
     69: ("ConsumerGroupDescribe", "consumer_group_describe", 0, 1, 0, 1, 0),
     74: ("ListConfigResources", "list_config_resources", 0, 1, 0, 1, 0),
     75: ("DescribeTopicPartitions", "describe_topic_partitions", 0, 0, 0, 0, 0),
+    80: ("AddRaftVoter", "add_raft_voter", 0, 1, 0, 1, 0),
+    81: ("RemoveRaftVoter", "remove_raft_voter", 0, 0, 0, 0, 0),
     20001: ("RaftRequestVote", "raft_request_vote", 0, 0, 0, 0, 0),
     20002: ("RaftVoteAnswer", "raft_vote_answer", 0, 0, 0, 0, 0),
     20003: ("RaftAppendEntries", "raft_append_entries", 0, 0, 0, 0, 0),

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 SOFTWARE_FROM = 3
 FEATURES = {"group.version": 1, "transaction.version": 2}
-"""What clients may count on beyond the versions of single APIs: KIP-848's groups and KIP-890's transactions."""
+"""What clients may count on beyond the versions of single APIs: KIP-848's groups and KIP-890's transactions.
+Each has one level, which no request can change."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -32,7 +33,7 @@ def handle(message: ApiVersionsRequest, request: Request) -> ApiVersionsResponse
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return ApiVersionsResponse(
         api_keys=_ranges(to_nodes=request.server.is_for_nodes),
-        supported_features=[SupportedFeatureKey(name, 1, level) for name, level in FEATURES.items()],
+        supported_features=[SupportedFeatureKey(name, level, level) for name, level in FEATURES.items()],
         finalized_features_epoch=0,
         finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in FEATURES.items()],
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.errors import Refusal
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.answer_budget import AnswerBudget
+from headrace.servers.kafka.authorized_operations import ON_GROUP
 from headrace.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -21,7 +22,12 @@ async def handle(message: ConsumerGroupDescribeRequest, request: Request) -> Con
     # Each once: one that is named a thousand times would make an answer that no memory holds.
     wanted = dict.fromkeys(message.group_ids)
     budget = AnswerBudget()
-    return ConsumerGroupDescribeResponse(groups=[await _describe(group_id, request, budget) for group_id in wanted])
+    groups = [await _describe(group_id, request, budget) for group_id in wanted]
+    if message.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = ON_GROUP
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 async def _describe(group_id: str, request: Request, budget: AnswerBudget) -> DescribedGroup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode
+from headrace.servers.kafka.authorized_operations import ON_CLUSTER, operations
 from headrace.servers.kafka.handlers.metadata import address_of, controller_id
 from headrace.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -34,6 +35,7 @@ def handle(message: DescribeClusterRequest, request: Request) -> DescribeCluster
         cluster_id=cluster_id,
         controller_id=controller_id(request.node),
         brokers=list(_brokers(request, with_fenced=message.include_fenced_brokers)),
+        cluster_authorized_operations=operations(ON_CLUSTER, asked_for=message.include_cluster_authorized_operations),
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.errors import Refusal
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.answer_budget import AnswerBudget
 from headrace.servers.kafka.asking import caller_of
+from headrace.servers.kafka.authorized_operations import ON_GROUP
 from headrace.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
@@ -19,7 +20,12 @@ async def handle(message: DescribeGroupsRequest, request: Request) -> DescribeGr
     # Each once: one that is named a thousand times would make an answer that no memory holds.
     wanted = dict.fromkeys(message.groups)
     budget = AnswerBudget()
-    return DescribeGroupsResponse(groups=[await _describe(group_id, request, budget) for group_id in wanted])
+    groups = [await _describe(group_id, request, budget) for group_id in wanted]
+    if message.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = ON_GROUP
+    return DescribeGroupsResponse(groups=groups)
 
 
 async def _describe(group_id: str, request: Request, budget: AnswerBudget) -> DescribedGroup:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.metadata.internal import is_internal
 from headrace.model.errors import ErrorCode
+from headrace.servers.kafka.authorized_operations import ON_TOPIC
 from headrace.servers.kafka.handlers.metadata import leader_error, offline_replicas, serving_leader
 from headrace.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -36,7 +37,9 @@ def handle(message: DescribeTopicPartitionsRequest, request: Request) -> Describ
         topic = image.topic_named(name)
         if topic is None:
             code = request.node.missing_topic_code(name)
-            response.topics.append(DescribeTopicPartitionsResponseTopic(code, name))
+            response.topics.append(
+                DescribeTopicPartitionsResponseTopic(code, name, topic_authorized_operations=ON_TOPIC)
+            )
             continue
         if room == 0:
             response.next_cursor = Cursor(name, 0)
@@ -59,6 +62,7 @@ def _described(request: Request, topic: Topic, page: range) -> DescribeTopicPart
         topic.topic_id,
         is_internal(topic.name),
         [_partition(request, topic, topic.partitions[index]) for index in page],
+        ON_TOPIC,  # always: the request has no flag for it
     )
 
 

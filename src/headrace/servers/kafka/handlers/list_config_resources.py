@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.metadata.configs import ResourceKind
 from headrace.metadata.effective_configs import list_config_resources
+from headrace.model.errors import ErrorCode
 from headrace.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -15,12 +16,15 @@ from headrace.wire.messages.list_config_resources import (
 if TYPE_CHECKING:
     from headrace.servers.kafka.apis import Request
 
+KNOWN_TO_KAFKA = {2, 4, 8, 16, 32}  # topics, brokers, loggers of brokers, client telemetry, groups
 KINDS_FROM = 1  # version 0 lists client telemetry alone, and there is none
 
 
 def handle(message: ListConfigResourcesRequest, request: Request) -> ListConfigResourcesResponse:
     if request.version < KINDS_FROM:
         return ListConfigResourcesResponse()
+    if not KNOWN_TO_KAFKA.issuperset(message.resource_types):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     asked = set(message.resource_types) or set(ResourceKind)
     kinds = [kind for kind in ResourceKind if kind in asked]
     return ListConfigResourcesResponse(

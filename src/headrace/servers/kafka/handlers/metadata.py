@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -13,6 +14,7 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, TOPIC_NAME_MAX
 from headrace.runtime.network import Address
 from headrace.runtime.tasks import Breather
+from headrace.servers.kafka.authorized_operations import ON_CLUSTER, ON_TOPIC, operations
 from headrace.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -43,15 +45,16 @@ def handle(message: MetadataRequest, request: Request) -> MetadataResponse | Awa
     image = request.node.image
     if message.topics is None or (not message.topics and request.version <= ALL_WHEN_EMPTY_UNTIL):
         if _is_wide(image.topics.values()):
-            return _in_slices(image.sorted_topics(), partial(described, request), request)
-        return _response(request, [described(request, topic) for topic in image.sorted_topics()])
+            return _in_slices(image.sorted_topics(), partial(described, request), message, request)
+        topics = [_as_asked(message, described(request, topic)) for topic in image.sorted_topics()]
+        return _response(message, request, topics)
     missing = _to_create(message, request)
     if missing:
-        return _create_and_answer(message.topics, request, missing)
+        return _create_and_answer(message.topics, message, request, missing)
     answer = partial(_named, request, {})
     if len(message.topics) > WIDE or _is_wide(_find(image, item) for item in message.topics):
-        return _in_slices(_distinct(message.topics), answer, request)
-    return _response(request, [answer(item) for item in _distinct(message.topics)])
+        return _in_slices(_distinct(message.topics), answer, message, request)
+    return _response(message, request, [_as_asked(message, answer(item)) for item in _distinct(message.topics)])
 
 
 def _find(image: ClusterImage, wanted: MetadataRequestTopic) -> Topic | None:
@@ -63,15 +66,15 @@ def _is_wide(topics: Iterable[Topic | None]) -> bool:
 
 
 async def _in_slices(
-    wanted: Iterable[T], answer: Callable[[T], MetadataResponseTopic], request: Request
+    wanted: Iterable[T], answer: Callable[[T], MetadataResponseTopic], message: MetadataRequest, request: Request
 ) -> MetadataResponse:
     """What would hold everybody up for long: to put it together takes several turns."""
     breather = Breather(request.node.world.clock)
     topics = []
     for item in wanted:
-        topics.append(answer(item))
+        topics.append(_as_asked(message, answer(item)))
         await breather.breathe()
-    return _response(request, topics)
+    return _response(message, request, topics)
 
 
 def _to_create(message: MetadataRequest, request: Request) -> list[str]:
@@ -85,11 +88,11 @@ def _to_create(message: MetadataRequest, request: Request) -> list[str]:
 
 
 async def _create_and_answer(
-    wanted: list[MetadataRequestTopic], request: Request, missing: list[str]
+    wanted: list[MetadataRequestTopic], message: MetadataRequest, request: Request, missing: list[str]
 ) -> MetadataResponse:
     """The answer holds the new topic: a client never has to ask twice."""
     refusals = await create_missing(request.node, missing)
-    return await _in_slices(_distinct(wanted), partial(_named, request, refusals), request)
+    return await _in_slices(_distinct(wanted), partial(_named, request, refusals), message, request)
 
 
 def _named(request: Request, refusals: dict[str, Refusal], item: MetadataRequestTopic) -> MetadataResponseTopic:
@@ -111,7 +114,7 @@ def _distinct(wanted: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTop
     return dict(zip(named, wanted, strict=True)).values()
 
 
-def _response(request: Request, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _response(message: MetadataRequest, request: Request, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     node = request.node
     return MetadataResponse(
         brokers=[
@@ -121,7 +124,15 @@ def _response(request: Request, topics: list[MetadataResponseTopic]) -> Metadata
         cluster_id=node.image.cluster_id,
         controller_id=controller_id(node),
         topics=topics,
+        cluster_authorized_operations=operations(ON_CLUSTER, asked_for=message.include_cluster_authorized_operations),
     )
+
+
+def _as_asked(message: MetadataRequest, topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    """With what may be done with it: in a copy, for what is remembered of a topic goes to everybody."""
+    if not message.include_topic_authorized_operations or topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+        return topic
+    return replace(topic, topic_authorized_operations=ON_TOPIC)
 
 
 def controller_id(node: Node) -> NodeId:

@@ -1,0 +1,31 @@
+"""AddRaftVoter (key 80). Refused: a node that enters the cluster becomes a voter by itself where one is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+def handle(message: AddRaftVoterRequest, request: Request) -> AddRaftVoterResponse:
+    try:
+        check_cluster(message.cluster_id, request)
+        if message.voter_id < 0 or not message.listeners:
+            raise Refusal(ErrorCode.INVALID_REQUEST, "a voter has a number, and listens somewhere")
+    except Refusal as refusal:
+        return AddRaftVoterResponse(error_code=refusal.code, error_message=refusal.message)
+    return AddRaftVoterResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        error_message="voters are not added by hand: a node that is started with --join becomes one where needed",
+    )
+
+
+def check_cluster(named: str | None, request: Request) -> None:
+    """Raises Refusal if another cluster is meant."""
+    own = request.node.image.cluster_id
+    if named is not None and named != own:
+        raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {own}, not {named[:80]!r}")
