@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.broker.partition import Partition
+    from headrace.broker.throttling import Throttle
     from headrace.broker.topics import TopicTable
     from headrace.runtime.clock import Clock
     from headrace.runtime.disk import FileSlice
@@ -115,12 +116,16 @@ class Wanted:
 class Collected:
     """The makings of an answer. Its slices are leased: answer with it or release it."""
 
-    __slots__ = ("bytes_read", "has_error", "results")
+    __slots__ = ("bytes_read", "has_error", "is_held_back", "results", "throttled_bytes")
 
     def __init__(self) -> None:
         self.results: list[tuple[Wanted, Fetched]] = []
         self.bytes_read = 0
         self.has_error = False
+        self.throttled_bytes = 0
+        """Of those that were read: of replicas that are copied at a limited rate."""
+        self.is_held_back = False
+        """There was more, and the rate does not allow it yet."""
 
     def slices(self) -> list[FileSlice]:
         return [fetched.records for _, fetched in self.results if fetched.records is not None]
@@ -171,6 +176,8 @@ class FetchSession:
     def __init__(self, topics: TopicTable, *, session_id: int = NO_SESSION, uses_topic_ids: bool = False) -> None:
         self.reader: Reader | None = None
         """The follower that fetches; None for a consumer."""
+        self.throttle: Throttle | None = None
+        """How fast followers that are not in sync may be served, where a topic's settings say so."""
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
@@ -260,7 +267,7 @@ class FetchSession:
         try:
             for wanted in list(self._wanted.values() if is_full else self._dirty):
                 room = max_bytes - collected.bytes_read if slices_left else 0
-                fetched = self._read(wanted, room, collected.bytes_read == 0, is_committed_only)
+                fetched = self._read(wanted, room, collected, is_committed_only)
                 self._take(collected, wanted, fetched, is_full=is_full, is_committed_only=is_committed_only)
                 slices_left -= fetched.records is not None
         except BaseException:
@@ -279,6 +286,8 @@ class FetchSession:
         """These results, which were collected just now, answer that request."""
         if collected.bytes_read:
             self._last_records_s = now_s
+        if collected.throttled_bytes and self.throttle is not None:
+            self.throttle.took(collected.throttled_bytes)
         for wanted, fetched in collected.results:
             if fetched.error_code:
                 wanted.told = None  # recovery is news again
@@ -315,16 +324,16 @@ class FetchSession:
             return wanted.partition.log.next_offset
         return fetched.last_stable_offset if is_committed_only else fetched.high_watermark
 
-    def _read(self, wanted: Wanted, room: int, at_least_one: bool, is_committed_only: bool) -> Fetched:
+    def _read(self, wanted: Wanted, room: int, collected: Collected, is_committed_only: bool) -> Fetched:
         try:
             partition = self._topics.partition(wanted.topic, wanted.index)
             self._attach(wanted, partition)
             if self.reader is not None:
-                return self._read_for_follower(partition, wanted, room, at_least_one)
+                return self._read_for_follower(partition, wanted, room, collected)
             readable = partition.read(
                 wanted.position,
                 min(wanted.max_bytes, room),
-                at_least_one=at_least_one,
+                at_least_one=collected.bytes_read == 0,
                 leader_epoch=wanted.leader_epoch,
                 is_committed_only=is_committed_only,
             )
@@ -347,7 +356,7 @@ class FetchSession:
             else None,
         )
 
-    def _read_for_follower(self, partition: Partition, wanted: Wanted, room: int, at_least_one: bool) -> Fetched:
+    def _read_for_follower(self, partition: Partition, wanted: Wanted, room: int, collected: Collected) -> Fetched:
         partition.replica.check_epoch(wanted.leader_epoch)
         partition.replica.check_read()
         diverging = partition.divergence(wanted.offset, wanted.last_epoch)
@@ -359,8 +368,18 @@ class FetchSession:
             if position < first:  # what it lacks is gone here as well: it has to begin anew where we do
                 return FetchedPartition(wanted.index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, first)
             position = start  # in the middle of a batch, which it gets whole
-        readable, end = partition.read_as_follower(position, min(wanted.max_bytes, room), at_least_one=at_least_one)
+        throttle = self._throttle_of(partition)
+        most = min(wanted.max_bytes, room)
+        at_least_one = collected.bytes_read == 0 and wanted.max_bytes > 0
+        if throttle is not None:
+            allowed = max(0, throttle.room() - collected.throttled_bytes)
+            at_least_one = allowed > 0 and (at_least_one or allowed < most)  # a large batch is paid for afterwards
+            most = min(most, allowed)
+            collected.is_held_back |= not allowed and position < partition.log.next_offset
+        readable, end = partition.read_as_follower(position, most, at_least_one=at_least_one)
         wanted.found_until(end)
+        if throttle is not None and readable.records is not None:
+            collected.throttled_bytes += readable.records.size
         return FetchedPartition(
             wanted.index,
             ErrorCode.NONE,
@@ -370,6 +389,18 @@ class FetchSession:
             readable.records,
             may_have_gaps=partition.log.may_have_gaps,
         )
+
+    def _throttle_of(self, partition: Partition) -> Throttle | None:
+        """What limits the copying of this partition to this follower, if anything does."""
+        assert self.reader is not None
+        replica = partition.replica
+        if not partition.settings.throttles_leader(partition.index, replica.node_id):
+            return None
+        return None if self.reader.node_id in replica.in_sync else self.throttle
+
+    def held_back_s(self, collected: Collected) -> float | None:
+        """After how long there may be more than was collected. None: only the partitions know."""
+        return self.throttle.ready_in_s() if collected.is_held_back and self.throttle is not None else None
 
     def note_progress(self, wanted: Wanted) -> None:
         """A follower says how far it is. Once for each time that it says so, not for each time that it is served."""
@@ -429,8 +460,11 @@ def _telling(fetched: Fetched) -> tuple[int, int, int]:
 class SessionCache:
     """The sessions of a node: bounded, the longest unused goes first."""
 
-    def __init__(self, topics: TopicTable, clock: Clock, entropy: Entropy, *, slots: int) -> None:
+    def __init__(
+        self, topics: TopicTable, clock: Clock, entropy: Entropy, *, slots: int, throttle: Throttle | None = None
+    ) -> None:
         self._topics = topics
+        self._throttle = throttle
         self._slots = slots
         self._clock = clock
         self._entropy = entropy
@@ -456,6 +490,7 @@ class SessionCache:
         if before is not None:
             self.close(before)
         session = self._open(uses_topic_ids=True)
+        session.throttle = self._throttle
         self._of_followers[node_id] = session.session_id
         return session
 

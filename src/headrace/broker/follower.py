@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.broker.fetching import GATHER_BELOW
-from headrace.broker.follower_session import FollowerSession
+from headrace.broker.follower_session import PARTITION_BYTES, FollowerSession
 from headrace.broker.partition import UnexpectedGaps
 from headrace.broker.peers import RETRY_FIRST_S, RETRY_MAX_S
 from headrace.client.errors import ClientError
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from headrace.broker.partition import Partition
     from headrace.broker.peers import Peers
+    from headrace.broker.throttling import Pacing, Throttle
     from headrace.model.names import NodeId
     from headrace.storage.store import LogStore
     from headrace.wire.messages.fetch import FetchRequest, PartitionData
@@ -57,6 +58,7 @@ class Followers:
         store: LogStore,
         broker_epoch: Callable[[], int],
         on_failure: Callable[[str, BaseException], None],
+        pacing: Pacing | None = None,
     ) -> None:
         self.begin_anew: Callable[[Partition, Offset], None]
         """Set by whoever opens partitions: throw a replica away and begin it where its leader does."""
@@ -68,6 +70,7 @@ class Followers:
         self._peers = peers
         self._store = store
         self._broker_epoch = broker_epoch
+        self._pacing = pacing
         self._tasks = TaskScope(on_failure)
         self._fetchers: dict[NodeId, _Fetcher] = {}
         self._leaders: dict[LogId, NodeId] = {}
@@ -96,6 +99,9 @@ class Followers:
         await self._tasks.close()
 
     # ---- what fetchers need
+
+    def throttle_of(self, partition: Partition) -> Throttle | None:
+        return None if self._pacing is None else self._pacing.throttle_of(partition)
 
     def ask(self, leader: NodeId, request: FetchRequest, wait_ms: int) -> Coroutine[object, object, FetchResponse]:
         request.replica_state = ReplicaState(self._node_id, self._broker_epoch())
@@ -160,7 +166,10 @@ class _Fetcher:
         """Partitions of which nothing is asked for now."""
         self._stuck: set[LogId] = set()
         """Those whose records our own disk does not take: said once, and tried again more seldom."""
-        self._session = FollowerSession()
+        self._session = FollowerSession(self._appetite)
+        self._held: dict[LogId, None] = {}
+        """Partitions of which nothing is asked for until the throttle has room."""
+        self._hold: asyncio.TimerHandle | None = None
         self._has_news = False
         self._stirred = asyncio.Event()
         self._gathering: asyncio.TimerHandle | None = None
@@ -264,11 +273,37 @@ class _Fetcher:
             for part in topic.partitions:
                 taken_bytes += len(part.records or b"")
                 partition = self._session.expects(LogId(topic.topic_id, part.partition_index), number)
+                if partition is not None:
+                    self._count(partition, len(part.records or b""))
                 if partition is not None and not await self._take_partition(partition, part, number):
                     self._rest(partition)
         await self._store_starts()
         if 0 < taken_bytes < GATHER_BELOW and not self._has_news:
             self._gather()
+
+    def _count(self, partition: Partition, size: int) -> None:
+        throttle = self._followers.throttle_of(partition) if size else None
+        if throttle is not None:
+            throttle.took(size)
+
+    def _appetite(self, partition: Partition) -> int:
+        """How much of it to ask for in the next request. Whoever may have nothing still says how far it is."""
+        throttle = self._followers.throttle_of(partition)
+        if throttle is None:
+            return PARTITION_BYTES
+        if throttle.room() > 0:
+            return throttle.portion(PARTITION_BYTES)
+        self._held[partition.log_id] = None
+        if self._hold is None:
+            self._hold = asyncio.get_running_loop().call_later(throttle.ready_in_s(), self._end_hold)
+        return 0
+
+    def _end_hold(self) -> None:
+        self._hold = None
+        for log_id in self._held:
+            self._session.may_have_changed(log_id)
+        self._held.clear()
+        self._tell()
 
     async def _take_partition(self, partition: Partition, part: PartitionData, number: int) -> bool:
         """False if the partition is better left alone for a moment."""

@@ -12,7 +12,7 @@ from headrace.model.names import NO_EPOCH, LogId
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from headrace.broker.partition import Partition
     from headrace.model.names import TopicId
@@ -38,7 +38,9 @@ class _Followed:
 class FollowerSession:
     """With one leader. `reset` begins it anew, with the same partitions."""
 
-    def __init__(self) -> None:
+    def __init__(self, appetite: Callable[[Partition], int] | None = None) -> None:
+        self._appetite = appetite
+        """How much to ask for of each; with 0 it is only told how far that one is. None: a full portion of all."""
         self.request_number = 0
         """Of the last request; rises through all sessions."""
         self._session_id = NO_SESSION
@@ -136,6 +138,8 @@ class FollowerSession:
             del self._unsaid[log_id]
             followed = self._followed[log_id]
             wanted = _wanted(followed.partition)
+            if self._appetite is not None:
+                wanted.partition_max_bytes = self._appetite(followed.partition)
             if wanted != followed.told:
                 followed.told = wanted
                 news.append((log_id, wanted))

@@ -31,6 +31,7 @@ from headrace.broker.metadata_store import (
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.room_care import RoomCare
 from headrace.broker.scrub import Scrub
+from headrace.broker.throttling import Pacing, Throttle
 from headrace.broker.topics import TopicTable
 from headrace.metadata.controller import Outcome
 from headrace.metadata.effective_configs import NodeConfigs, node_settings
@@ -229,13 +230,23 @@ class Node:
             world.clock,
             world.entropy,
             slots=self.settings.max_incremental_fetch_session_cache_slots,
+            throttle=Throttle(world.clock, lambda: self.settings.leader_replication_throttled_rate),
         )
         self.coordination = Coordination(self)
         self.cleaner = LogCleaner(
             self.topics, self.store.swaps, world.clock, self._cleaning_worker, lambda: self.settings
         )
         self._followers = Followers(
-            self.node_id, self.assembly.peers, self.store, lambda: self.broker_epoch, self._task_failed
+            self.node_id,
+            self.assembly.peers,
+            self.store,
+            lambda: self.broker_epoch,
+            self._task_failed,
+            Pacing(
+                self.node_id,
+                Throttle(world.clock, lambda: self.settings.follower_replication_throttled_rate),
+                self._is_in_sync,
+            ),
         )
         self._followers.bad_fetch = self.damage.bad_fetch
         self._followers.no_room = self.room.write_refused
@@ -362,6 +373,11 @@ class Node:
     @property
     def image(self) -> ClusterImage:
         return self.quorum.image
+
+    def _is_in_sync(self, log_id: LogId) -> bool:
+        """Whether this node's replica is, as far as it has heard."""
+        partition = self.image.partition(log_id.topic_id, log_id.partition)
+        return partition is not None and self.node_id in partition.isr
 
     @property
     def settings(self) -> NodeSettings:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.metadata.configs import INT_MAX, ConfigKey, ConfigType, Synonym
+from headrace.metadata.configs import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Synonym
 from headrace.metadata.liveness import SESSION_MS
 from headrace.metadata.topic_configs import DAY_MS, MINUTE_MS, TOPIC_CONFIGS, KiB, MiB
 from headrace.model.errors import ErrorCode, Refusal
@@ -99,6 +99,13 @@ BEHAVIOUR_CONFIGS = (
         is_dynamic=False,
     ),
     ConfigKey(
+        "follower.replication.throttled.rate",
+        ConfigType.LONG,
+        str(LONG_MAX),
+        "The most bytes per second that the node fetches for the replicas in follower.replication.throttled.replicas.",
+        low=0,
+    ),
+    ConfigKey(
         "group.consumer.heartbeat.interval.ms",
         ConfigType.INT,
         "2000",
@@ -183,6 +190,13 @@ BEHAVIOUR_CONFIGS = (
         "So much of what a node should lead may be led elsewhere; a leader that moves costs its clients a moment.",
         low=0,
         high=100,
+    ),
+    ConfigKey(
+        "leader.replication.throttled.rate",
+        ConfigType.LONG,
+        str(LONG_MAX),
+        "The most bytes per second that the node sends for the replicas in leader.replication.throttled.replicas.",
+        low=0,
     ),
     ConfigKey(
         "log.cleaner.backoff.ms",
@@ -334,6 +348,14 @@ BEHAVIOUR_CONFIGS = (
         "less than one request of socket.request.max.bytes and 24 MiB for others. -1 is without limit.",
         low=-1,
         is_dynamic=False,
+    ),
+    ConfigKey(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        ConfigType.LONG,
+        str(LONG_MAX),
+        "How fast replicas move between directories of a node, of which there is one.",
+        low=0,
+        has_effect=False,
     ),
     ConfigKey(
         "replica.lag.time.max.ms",

@@ -6,12 +6,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.metadata.node_configs import BEHAVIOUR_CONFIGS
-from headrace.metadata.topic_configs import COMPACT, DELETE, FLUSHED, LOG_APPEND_TIME, PRODUCER, TOPIC_CONFIGS
+from headrace.metadata.topic_configs import (
+    ALL_REPLICAS,
+    COMPACT,
+    DELETE,
+    FLUSHED,
+    LOG_APPEND_TIME,
+    PRODUCER,
+    TOPIC_CONFIGS,
+)
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.wire.batches import Codec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from headrace.model.names import NodeId
 
 _CODECS = {
     "uncompressed": Codec.NONE,
@@ -39,6 +49,8 @@ class TopicSettings:
     follower_replication_throttled_replicas: tuple[str, ...]
     index_interval_bytes: int
     leader_replication_throttled_replicas: tuple[str, ...]
+    local_retention_bytes: int
+    local_retention_ms: int
     max_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
@@ -48,6 +60,9 @@ class TopicSettings:
     min_compaction_lag_ms: int
     min_insync_replicas: int
     preallocate: bool
+    remote_log_copy_disable: bool
+    remote_log_delete_on_disable: bool
+    remote_storage_enable: bool
     retention_bytes: int
     retention_ms: int
     segment_bytes: int
@@ -61,12 +76,23 @@ class TopicSettings:
     codec: Codec | None = field(init=False)
     """How batches are to be packed; None leaves each as its producer packed it."""
     is_log_append_time: bool = field(init=False)
+    _throttled_leaders: frozenset[str] = field(init=False)
+    _throttled_followers: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         codec = None if self.compression_type == PRODUCER else _CODECS[self.compression_type]
         is_log_append_time = self.message_timestamp_type == LOG_APPEND_TIME
         object.__setattr__(self, "codec", codec)
         object.__setattr__(self, "is_log_append_time", is_log_append_time)
+        object.__setattr__(self, "_throttled_leaders", frozenset(self.leader_replication_throttled_replicas))
+        object.__setattr__(self, "_throttled_followers", frozenset(self.follower_replication_throttled_replicas))
+
+    def throttles_leader(self, partition: int, node_id: NodeId) -> bool:
+        """Whether that node, where it leads, copies the partition no faster than its throttle allows."""
+        return _names(self._throttled_leaders, partition, node_id)
+
+    def throttles_follower(self, partition: int, node_id: NodeId) -> bool:
+        return _names(self._throttled_followers, partition, node_id)
 
     @property
     def is_compacted(self) -> bool:
@@ -80,6 +106,10 @@ class TopicSettings:
     def commits_when_flushed(self) -> bool:
         """False if a record in the page cache already counts as committed."""
         return self.durability == FLUSHED
+
+
+def _names(throttled: frozenset[str], partition: int, node_id: NodeId) -> bool:
+    return bool(throttled) and (ALL_REPLICAS in throttled or f"{partition}:{node_id}" in throttled)
 
 
 def topic_settings_from(texts: Mapping[str, str]) -> TopicSettings:
@@ -97,6 +127,8 @@ def check_combination(settings: TopicSettings) -> None:
 
     Asked when settings are made, not when they are read: a node's default may change under a topic later.
     """
+    if settings.remote_storage_enable:
+        raise Refusal(ErrorCode.INVALID_CONFIG, "remote.storage.enable cannot be true: there is no tiered storage here")
     if settings.min_compaction_lag_ms > settings.max_compaction_lag_ms:
         raise Refusal(
             ErrorCode.INVALID_CONFIG,
@@ -121,6 +153,7 @@ class NodeSettings:
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    follower_replication_throttled_rate: int
     group_consumer_heartbeat_interval_ms: int
     group_consumer_max_size: int
     group_consumer_session_timeout_ms: int
@@ -133,6 +166,7 @@ class NodeSettings:
     scrub_max_bytes_per_second: int
     leader_imbalance_check_interval_seconds: int
     leader_imbalance_per_broker_percentage: int
+    leader_replication_throttled_rate: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
     log_cleaner_enable: bool
@@ -152,6 +186,7 @@ class NodeSettings:
     offsets_topic_num_partitions: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_lag_time_max_ms: int
     socket_request_max_bytes: int
     transaction_max_timeout_ms: int

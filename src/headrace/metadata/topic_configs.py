@@ -23,6 +23,10 @@ CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
 FLUSHED = "flushed"
 WRITTEN = "written"
+ALL_REPLICAS = "*"
+
+
+THROTTLED_REPLICA = r"\*|[0-9]{1,10}:[0-9]{1,10}"
 
 
 def _named(*names: str) -> tuple[Synonym, ...]:
@@ -119,8 +123,10 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
             "follower.replication.throttled.replicas",
             ConfigType.LIST,
             "",
-            "The replicas (partition:node, or *) whose fetching is slowed down while partitions move.",
-            has_effect=False,
+            "The replicas (partition:node, or *) that fetch no faster than their node's "
+            "follower.replication.throttled.rate while they are not in sync.",
+            element=THROTTLED_REPLICA,
+            element_words="partition:node, or *",
         ),
         ConfigKey(
             "headrace.durability",
@@ -151,7 +157,27 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
             "leader.replication.throttled.replicas",
             ConfigType.LIST,
             "",
-            "The replicas (partition:node, or *) whose serving of followers is slowed down while partitions move.",
+            "The replicas (partition:node, or *) that, where they lead, are copied to others that are not in sync no "
+            "faster than their node's leader.replication.throttled.rate.",
+            element=THROTTLED_REPLICA,
+            element_words="partition:node, or *",
+        ),
+        ConfigKey(
+            "local.retention.bytes",
+            ConfigType.LONG,
+            "-2",
+            "retention.bytes for what is kept here of a topic in tiered storage, which there is none of; -2: the same.",
+            low=-2,
+            synonyms=_named("log.local.retention.bytes"),
+            has_effect=False,
+        ),
+        ConfigKey(
+            "local.retention.ms",
+            ConfigType.LONG,
+            "-2",
+            "retention.ms for what is kept here of a topic in tiered storage, which there is none of; -2: the same.",
+            low=-2,
+            synonyms=_named("log.local.retention.ms"),
             has_effect=False,
         ),
         ConfigKey(
@@ -227,6 +253,26 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
             "Reserve a segment's space when it is created.",
             synonyms=_named("log.preallocate"),
             has_effect=False,
+        ),
+        ConfigKey(
+            "remote.log.copy.disable",
+            ConfigType.BOOLEAN,
+            "false",
+            "Whether nothing more is copied to tiered storage, which there is none of.",
+            has_effect=False,
+        ),
+        ConfigKey(
+            "remote.log.delete.on.disable",
+            ConfigType.BOOLEAN,
+            "false",
+            "Whether what was copied to tiered storage, which there is none of, goes when that is turned off.",
+            has_effect=False,
+        ),
+        ConfigKey(
+            "remote.storage.enable",
+            ConfigType.BOOLEAN,
+            "false",
+            "Whether old segments go to tiered storage. There is none, so 'true' is refused.",
         ),
         ConfigKey(
             "retention.bytes",

@@ -22,6 +22,8 @@ SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 ORDERS = ConfigResource(ResourceKind.TOPIC, "orders")
 OTHER = ConfigResource(ResourceKind.TOPIC, "other")
 NODE_1 = ConfigResource(ResourceKind.BROKER, "1")
+LEADERS = "leader.replication.throttled.replicas"
+RATE = "leader.replication.throttled.rate"
 
 
 @pytest.fixture
@@ -86,6 +88,11 @@ def test_append_starts_from_the_value_that_holds_even_if_nobody_set_it(image):
         (edits(ORDERS, ("retention.ms", SUBTRACT, "1")), ErrorCode.INVALID_CONFIG, "not a list"),
         (edits(ORDERS, ("cleanup.policy", APPEND, "shred")), ErrorCode.INVALID_CONFIG, "compact, delete"),
         (edits(ORDERS, ("no.such.thing", SET, "1")), ErrorCode.INVALID_CONFIG, "'no.such.thing'"),
+        (edits(ORDERS, ("remote.storage.enable", SET, "true")), ErrorCode.INVALID_CONFIG, "no tiered storage"),
+        (edits(ORDERS, ("local.retention.ms", SET, "-3")), ErrorCode.INVALID_CONFIG, "at least -2"),
+        (edits(ORDERS, (LEADERS, SET, "0:1,none")), ErrorCode.INVALID_CONFIG, "partition:node"),
+        (edits(ORDERS, (LEADERS, APPEND, "0:1:2")), ErrorCode.INVALID_CONFIG, "partition:node"),
+        (edits(NODE_1, (RATE, SET, "-1")), ErrorCode.INVALID_CONFIG, "at least 0"),
         (
             edits(ORDERS, ("retention.ms", SET, "1"), ("retention.ms", SET, "2")),
             ErrorCode.INVALID_REQUEST,
@@ -236,3 +243,18 @@ def test_defaults_of_the_cluster_do_not_reach_what_coordinators_need():
     image = image.apply_all(incremental_alter_configs(image, [wanted], NODE).records)
     settings = topic_settings(image, resource.name, NODE)
     assert (settings.cleanup_policy, settings.max_message_bytes) == (("compact",), 16 << 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "throttled"),
+    [("", set()), ("*", {(0, 1), (0, 2), (7, 1)}), ("0:1,7:1", {(0, 1), (7, 1)}), ("70:1,0:12", set())],
+)
+def test_which_replicas_are_throttled(image, text, throttled):
+    edit = edits(
+        ORDERS, (LEADERS, SET, text), ("remote.storage.enable", SET, "false"), ("local.retention.ms", SET, "5")
+    )
+    after = image.apply_all(incremental_alter_configs(image, [edit], NODE).records)
+    settings = topic_settings(after, "orders", NODE)
+    places = {(0, 1), (0, 2), (7, 1)}
+    assert {place for place in places if settings.throttles_leader(*place)} == throttled
+    assert not any(settings.throttles_follower(*place) for place in places)

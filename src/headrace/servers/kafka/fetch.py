@@ -127,6 +127,7 @@ class PendingFetch:
         self._max_wait_ms = min(message.max_wait_ms, WAIT_MAX_MS)
         self._timer: asyncio.TimerHandle | None = None
         self._rest: asyncio.TimerHandle | None = None
+        self._held: asyncio.TimerHandle | None = None
         self._is_news_missed = False
         self._is_woken = False
         self._looks = 0
@@ -154,6 +155,7 @@ class PendingFetch:
         collected.release()
         self._session.on_change = self
         self._await_bytes(collected)
+        self._await_throttle(collected)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._max_wait_ms / 1000, self.hurry)
         if gather_s > 0:
@@ -191,6 +193,7 @@ class PendingFetch:
             else:
                 collected.release()
                 self._await_bytes(collected)
+                self._await_throttle(collected)
                 self._looks += 1
                 rest_s = REST_FACTOR * self._looks * (self._now_s - began_s)
                 self._rest = asyncio.get_running_loop().call_later(rest_s, self._end_rest)
@@ -207,6 +210,16 @@ class PendingFetch:
         """Whoever wants one byte is told by the next of its partitions to grow; and followers of everything."""
         if self._min_bytes > 1 and self._session.reader is None and not self._is_enough(collected):
             self._session.await_bytes(self._min_bytes - collected.bytes_read)
+
+    def _await_throttle(self, collected: Collected) -> None:
+        """What may not be sent yet makes nobody speak up: look again when it may."""
+        held_s = self._session.held_back_s(collected)
+        if held_s is not None and self._held is None:
+            self._held = asyncio.get_running_loop().call_later(held_s, self._end_hold)
+
+    def _end_hold(self) -> None:
+        self._held = None
+        self.session_changed()
 
     def _end_rest(self) -> None:
         self._rest = None
@@ -270,7 +283,7 @@ class PendingFetch:
             self._request.connection.answer_later(self._slot, chunks)
 
     def _settle_timer(self) -> None:
-        for timer in (self._timer, self._rest):
+        for timer in (self._timer, self._rest, self._held):
             if timer is not None:
                 timer.cancel()
         if self._session.on_change is self:
