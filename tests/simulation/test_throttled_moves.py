@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin import Admin, ConfigChange, Resource, ResourceType
-from headrace.client.admin_cluster import ClusterAdmin
+from headrace.cli.cluster_moves import Pace, move_in_waves
+from headrace.client.admin import Admin, ConfigChange, ConfigSource, Resource, ResourceType
+from headrace.client.admin_cluster import ClusterAdmin, PlannedMove
 from headrace.client.producer import BatchingProducer
 from headrace.model.names import TopicPartition
 from headrace.simulation.universe import Universe, run
@@ -121,3 +122,23 @@ def test_whoever_is_in_sync_is_not_held_up() -> None:
         return slowest_s
 
     assert play(work, seed=3) < 1.0
+
+
+def test_the_command_moves_at_its_rate_and_leaves_no_settings_behind() -> None:
+    async def work(cluster: SimulatedCluster, client: Cluster) -> float:
+        names = await filled(client)
+        await move(client, dict.fromkeys(names, (1,)))
+        admin = Admin(client)
+        await settle(admin, MOVED, leader_replication_throttled_replicas="3:9")
+        await settle(admin, EVERY_NODE, follower_replication_throttled_rate="987654321")
+        began_s = asyncio.get_running_loop().time()
+        moves = [PlannedMove(name, (1,), (2,)) for name in names]
+        await move_in_waves(client, moves, Pace(at_once=2, bytes_per_s=RATE))
+        lasted_s = asyncio.get_running_loop().time() - began_s
+        left = [it for it in await admin.describe_configs(MOVED) if it.source is ConfigSource.TOPIC]
+        assert [(it.name, it.value) for it in left] == [("leader.replication.throttled.replicas", "3:9")]
+        rates = [(it.name, it.value) for it in await admin.describe_configs(EVERY_NODE)]
+        assert rates == [("follower.replication.throttled.rate", "987654321")]
+        return lasted_s
+
+    assert play(work, seed=4) == pytest.approx(IDEAL_S, rel=0.2)

@@ -34,7 +34,7 @@ throttle_option = click.option(
     "--throttle",
     type=click.IntRange(min=1),
     metavar="BYTES",
-    help="With --wait: copy no more than so many bytes a second, on average over each step.",
+    help="With --wait: copy no more than so many bytes a second from, and to, each node.",
 )
 
 

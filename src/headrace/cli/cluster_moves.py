@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.cli.cluster_throttle import limited_rate, throttled
 from headrace.cli.complaints import Complaint
 from headrace.cli.output import bytes_text, plural, table, talk
-from headrace.client.admin import Admin
 from headrace.client.admin_cluster import ClusterAdmin
 from headrace.model.names import TopicPartition
 
@@ -28,6 +29,7 @@ class Pace:
 
     at_once: int
     bytes_per_s: int | None = None
+    """From each node, and to each."""
 
 
 async def begin(cluster: Cluster, moves: Sequence[PlannedMove]) -> None:
@@ -41,18 +43,14 @@ async def begin(cluster: Cluster, moves: Sequence[PlannedMove]) -> None:
 
 async def move_in_waves(cluster: Cluster, moves: Sequence[PlannedMove], pace: Pace) -> None:
     """Returns when everything is where it shall be. Interrupted, it leaves the wave under way to end by itself."""
-    sizes = {} if pace.bytes_per_s is None else await Admin(cluster).partition_sizes()
-    for first in range(0, len(moves), pace.at_once):
-        wave = moves[first : first + pace.at_once]
-        started_s = cluster.clock.monotonic_s()
-        await begin(cluster, wave)
-        await _ended(cluster, [move.partition for move in wave])
-        done = first + len(wave)
-        talk(f"moved {done:,} of {plural(len(moves), 'partition')}")
-        if pace.bytes_per_s is not None and done < len(moves):
-            wave_bytes = sum(sizes.get(move.partition, 0) * len(move.coming) for move in wave)
-            due_s = started_s + wave_bytes / pace.bytes_per_s
-            await asyncio.sleep(max(0.0, due_s - cluster.clock.monotonic_s()))
+    is_limited = pace.bytes_per_s is not None
+    async with limited_rate(cluster, pace.bytes_per_s) if pace.bytes_per_s is not None else nullcontext():
+        for first in range(0, len(moves), pace.at_once):
+            wave = moves[first : first + pace.at_once]
+            async with throttled(cluster, wave) if is_limited else nullcontext():
+                await begin(cluster, wave)
+                await _ended(cluster, [move.partition for move in wave])
+            talk(f"moved {first + len(wave):,} of {plural(len(moves), 'partition')}")
 
 
 async def _ended(cluster: Cluster, names: list[TopicPartition]) -> None:
@@ -123,7 +121,7 @@ def plan_text(moves: Sequence[PlannedMove]) -> str:
 
 
 def pace_text(pace: Pace) -> str:
-    limit = "" if pace.bytes_per_s is None else f", {bytes_text(pace.bytes_per_s)}/s on average"
+    limit = "" if pace.bytes_per_s is None else f", no more than {bytes_text(pace.bytes_per_s)}/s from or to each node"
     return f"{pace.at_once} at a time{limit}"
 
 

@@ -161,4 +161,4 @@ def test_a_plan_says_from_where_to_where() -> None:
 
 def test_the_pace_of_moves() -> None:
     assert pace_text(Pace(10)) == "10 at a time"
-    assert pace_text(Pace(2, 5_000_000)) == "2 at a time, 5 MB/s on average"
+    assert pace_text(Pace(2, 5_000_000)) == "2 at a time, no more than 5 MB/s from or to each node"
