@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.metadata.group_configs import GROUP_CONFIGS
 from headrace.metadata.node_configs import BEHAVIOUR_CONFIGS, IDENTITY_CONFIGS
 from headrace.metadata.topic_configs import TOPIC_CONFIGS
 
@@ -46,6 +47,9 @@ def page() -> str:
             HEAD,
             "## Topics\n",
             topic,
+            "\n## Groups\n",
+            "Of groups of the newer protocol (KIP-848), set by `headrace configs alter --group NAME`.\n",
+            _table(GROUP_CONFIGS.values(), "Node's default"),
             "\n## Nodes\n",
             'Besides these, a node takes the names in the column "Node\'s default" above.\n',
             node,

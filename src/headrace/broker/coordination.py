@@ -12,12 +12,13 @@ from headrace.broker.markers import MarkerWriter
 from headrace.broker.own_topics import create_missing
 from headrace.broker.scrub import ALL
 from headrace.coordinators.groups.coordinator import GroupCoordinator
-from headrace.coordinators.groups.settings import GroupSettings
+from headrace.coordinators.groups.settings import GroupSettings, OwnTimes
 from headrace.coordinators.groups.topics import KnownTopic
 from headrace.coordinators.records import GROUP_KINDS, TRANSACTION_KINDS
 from headrace.coordinators.transactions.coordinator import AddPartitions, TransactionCoordinator
 from headrace.coordinators.transactions.effects import TransactionEffects
 from headrace.coordinators.transactions.settings import TransactionSettings
+from headrace.metadata.effective_configs import own_group_times
 from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import ID_BYTES_MAX, NO_EPOCH, NO_NODE, NodeId, TopicPartition
@@ -280,7 +281,10 @@ class Coordination:
             partition,
             node.world,
             new_mind=lambda: GroupCoordinator(
-                self._group_settings(), ImageTopics(lambda: node.image), lambda: self._held_by_others(partition)
+                self._group_settings(),
+                ImageTopics(lambda: node.image),
+                lambda: self._held_by_others(partition),
+                self._own_times,
             ),
             kinds=GROUP_KINDS,
             load_turn=self._load_turn,
@@ -330,6 +334,10 @@ class Coordination:
             consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
             consumer_max_size=settings.group_consumer_max_size,
         )
+
+    def _own_times(self, group_id: str) -> OwnTimes | None:
+        times = own_group_times(self._node.image, group_id, self._node.configs)
+        return None if times is None else OwnTimes(*times)
 
     def _transaction_settings(self) -> TransactionSettings:
         settings = self._node.settings

@@ -542,7 +542,7 @@ class Following:
             self._watcher.settings_changed()
             names = [topic.name for topic in self._topics]
         else:
-            names = [resource.name for resource in resources]
+            names = [resource.name for resource in resources if resource.kind is ResourceKind.TOPIC]
         for name in names:
             topic = self._topics.named(name)
             if topic is None:

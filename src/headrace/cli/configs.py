@@ -1,4 +1,4 @@
-"""`headrace configs`: what a topic or a node is set to."""
+"""`headrace configs`: what a topic, a node or a group is set to."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ if TYPE_CHECKING:
 
     Pairs = tuple[tuple[str, str], ...]
 
-command = noun("Show and change the settings of topics and nodes.")
+command = noun("Show and change the settings of topics, nodes and groups.")
 
 topic_option = click.option("--topic", help="A topic.")
 broker_option = click.option("--broker", type=node_number, help="A node, by its id.")
+group_option = click.option("--group", help="A group of consumers.")
 
 
 @command.command(context_settings=HELP)
 @topic_option
 @broker_option
+@group_option
 @click.option("--changed", is_flag=True, help="Only those that are not as by default.")
 @output_format
 @bootstrap_server
-def describe(topic: str | None, broker: int | None, changed: bool, form: str) -> None:
-    """Show the settings of a topic or a node, and where each value comes from."""
+def describe(topic: str | None, broker: int | None, group: str | None, changed: bool, form: str) -> None:
+    """Show the settings of a topic, a node or a group, and where each value comes from."""
     from headrace.cli.output import answer, answer_json, table
     from headrace.cli.session import with_cluster
     from headrace.client.admin import Admin
 
-    resource = _resource(topic, broker)
+    resource = _resource(topic, broker, group)
 
     async def work(cluster: Cluster) -> list[Config]:
         return await Admin(cluster).describe_configs(resource, with_documentation=form == "json")
@@ -64,6 +66,7 @@ def describe(topic: str | None, broker: int | None, changed: bool, form: str) ->
 @command.command(context_settings=HELP)
 @topic_option
 @broker_option
+@group_option
 @click.option(
     "--set", "sets", type=pair, metavar="NAME=VALUE", multiple=True, help="Give a setting a value. Repeatable."
 )
@@ -74,14 +77,20 @@ def describe(topic: str | None, broker: int | None, changed: bool, form: str) ->
 )
 @bootstrap_server
 def alter(
-    topic: str | None, broker: int | None, sets: Pairs, deletes: tuple[str, ...], appends: Pairs, subtracts: Pairs
+    topic: str | None,
+    broker: int | None,
+    group: str | None,
+    sets: Pairs,
+    deletes: tuple[str, ...],
+    appends: Pairs,
+    subtracts: Pairs,
 ) -> None:
-    """Change settings of a topic or a node: all that are given, or, if one is refused, none."""
+    """Change settings of a topic, a node or a group: all that are given, or, if one is refused, none."""
     from headrace.cli.output import plural, talk
     from headrace.cli.session import with_cluster
     from headrace.client.admin import Admin
 
-    resource = _resource(topic, broker)
+    resource = _resource(topic, broker, group)
     changes = _changes(sets, deletes, appends, subtracts)
     if not changes:
         raise click.UsageError("nothing to change; give --set, --delete, --append or --subtract")
@@ -93,14 +102,18 @@ def alter(
     talk(f"changed {plural(len(changes), 'setting')} of {resource}")
 
 
-def _resource(topic: str | None, broker: int | None) -> Resource:
+def _resource(topic: str | None, broker: int | None, group: str | None) -> Resource:
     from headrace.client.admin import Resource, ResourceType
 
-    if topic is not None and broker is None:
-        return Resource(ResourceType.TOPIC, topic)
-    if broker is not None and topic is None:
-        return Resource(ResourceType.BROKER, str(broker))
-    raise click.UsageError("give either --topic or --broker")
+    named = {
+        ResourceType.TOPIC: topic,
+        ResourceType.BROKER: None if broker is None else str(broker),
+        ResourceType.GROUP: group,
+    }
+    given = [Resource(kind, name) for kind, name in named.items() if name is not None]
+    if len(given) != 1:
+        raise click.UsageError("give one of --topic, --broker and --group")
+    return given[0]
 
 
 def _changes(

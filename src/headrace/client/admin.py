@@ -30,6 +30,7 @@ BY_DEFAULT = -1  # partitions or replicas: as many as the cluster's settings say
 class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -40,6 +41,7 @@ class ConfigSource(IntEnum):
     STATIC = 4
     DEFAULT = 5
     LOGGER = 6
+    GROUP = 8
 
     @classmethod
     def _missing_(cls, value: object) -> ConfigSource:  # noqa: ARG003 - a newer node may know more sources

@@ -26,8 +26,10 @@ from headrace.metadata.effective_configs import (
     check_topic_settings,
     effective_topic_text,
     node_layers,
+    node_settings,
     topic_layers,
 )
+from headrace.metadata.group_configs import GROUPS_MAX, check_group_configs, group_config_key
 from headrace.metadata.maps import Map
 from headrace.metadata.node_configs import node_config_key
 from headrace.metadata.records import ConfigChanged, MetadataRecord
@@ -106,18 +108,40 @@ def _alter(
     mentions = Counter(edits.resource for edits in resources)
     records: list[MetadataRecord] = []
     outcomes: list[Outcome[ConfigResource]] = []
+    places = _Places(image)
     for edits in resources:
         resource = edits.resource
         try:
             if mentions[resource] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, f"the request names {resource} more than once")
             changed = _edited(image, edits, node)
+            places.take(resource, changed)
         except Refusal as refusal:
             outcomes.append(Outcome(resource.name, refusal))
             continue
         records += changed
         outcomes.append(Outcome(resource.name, resource))
     return Decision(() if validate_only else tuple(records), outcomes)
+
+
+class _Places:
+    """How many more groups may have settings. Counted if one is named that has none yet."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._left: int | None = None
+
+    def take(self, resource: ConfigResource, changed: Sequence[ConfigChanged]) -> None:
+        """Raises Refusal if there is no place for one more."""
+        if resource.kind is not ResourceKind.GROUP or not changed or resource in self._image.configs:
+            return
+        if self._left is None:
+            self._left = GROUPS_MAX - sum(it.kind is ResourceKind.GROUP for it in self._image.configs)
+        if self._left <= 0:
+            raise Refusal(
+                ErrorCode.POLICY_VIOLATION, f"{GROUPS_MAX} groups have settings of their own; no more are kept"
+            )
+        self._left -= 1
 
 
 def _edited(image: ClusterImage, edits: ResourceEdits, node: NodeConfigs) -> list[ConfigChanged]:
@@ -166,6 +190,8 @@ def _verb(operation: ConfigOperation) -> str:
 def _alterable_key(resource: ConfigResource, name: str) -> ConfigKey:
     if resource.kind is ResourceKind.TOPIC:
         return topic_config_key(name)
+    if resource.kind is ResourceKind.GROUP:
+        return group_config_key(name)
     key = node_config_key(name)
     if not key.is_dynamic:
         raise Refusal(
@@ -187,6 +213,9 @@ def _current_text(image: ClusterImage, resource: ConfigResource, key: ConfigKey,
 def _check_together(image: ClusterImage, resource: ConfigResource, after: Map[str, str], node: NodeConfigs) -> None:
     if resource.kind is ResourceKind.TOPIC:
         check_topic_settings(topic_layers(image, resource.name, node)._replace(topic=after), resource.name)
+        return
+    if resource.kind is ResourceKind.GROUP:
+        check_group_configs(after, node_settings(image, node))
         return
     if resource == CLUSTER_DEFAULTS:
         layers = node_layers(image, node)._replace(cluster=after)

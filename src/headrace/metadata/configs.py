@@ -37,13 +37,14 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where an effective value comes from; Kafka's numbers. A smaller number wins over a larger one."""
+    """Where an effective value comes from; Kafka's numbers. The smaller one wins, and a group's own over all."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_GROUP_CONFIG = 8
 
 
 class ResourceKind(IntEnum):
@@ -51,6 +52,7 @@ class ResourceKind(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 def resource_kind(number: int) -> ResourceKind:
@@ -59,7 +61,8 @@ def resource_kind(number: int) -> ResourceKind:
         return ResourceKind(number)
     except ValueError:
         raise Refusal(
-            ErrorCode.INVALID_REQUEST, f"only topics (2) and brokers (4) have settings here, not resource type {number}"
+            ErrorCode.INVALID_REQUEST,
+            f"only topics (2), brokers (4) and groups (32) have settings here, not resource type {number}",
         ) from None
 
 

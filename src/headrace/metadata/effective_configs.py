@@ -18,6 +18,7 @@ from headrace.metadata.configs import (
     ConfigType,
     ResourceKind,
 )
+from headrace.metadata.group_configs import GROUP_CONFIGS, GroupTimes, check_group_name, group_times
 from headrace.metadata.image import NO_CONFIGS, ClusterImage
 from headrace.metadata.internal import check_fit_for_coordinators
 from headrace.metadata.maps import Map
@@ -117,6 +118,12 @@ def node_settings(image: ClusterImage, node: NodeConfigs) -> NodeSettings:
     return _node_settings(node_layers(image, node))
 
 
+def own_group_times(image: ClusterImage, group_id: str, node: NodeConfigs) -> GroupTimes | None:
+    """None if the group has no settings of its own."""
+    own = image.configs_of(ConfigResource(ResourceKind.GROUP, group_id))
+    return group_times(own, node_settings(image, node)) if own else None
+
+
 def check_topic_settings(layers: ConfigLayers, topic: str | None = None) -> None:
     """Raises Refusal(INVALID_CONFIG) if a value or a combination in `layers` is not allowed; or not for this topic."""
     settings = _topic_settings(layers)
@@ -179,6 +186,8 @@ def describe_configs(
     check_resource(image, resource)
     if resource.kind is ResourceKind.TOPIC:
         entries = list(topic_config_entries(topic_layers(image, resource.name, node)))
+    elif resource.kind is ResourceKind.GROUP:
+        entries = _group_config_entries(image.configs_of(resource), node_layers(image, node))
     elif resource == CLUSTER_DEFAULTS:
         entries = _cluster_default_entries(image.configs_of(CLUSTER_DEFAULTS))
     elif resource.name == str(node.node_id):
@@ -202,6 +211,8 @@ def check_resource(image: ClusterImage, resource: ConfigResource) -> None:
                 raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
             if image.topic_named(resource.name) is None:
                 raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name!r}")
+        case ResourceKind.GROUP:  # it need not exist: its settings may be there first, and stay
+            check_group_name(resource.name)
         case ResourceKind.BROKER if resource != CLUSTER_DEFAULTS:
             node_id = _node_id_in(resource.name)
             if node_id not in image.nodes:
@@ -233,6 +244,16 @@ def _node_config_entries(layers: ConfigLayers) -> list[ConfigEntry]:
     return entries
 
 
+def _group_config_entries(own: Map[str, str], layers: ConfigLayers) -> list[ConfigEntry]:
+    entries = []
+    for key in GROUP_CONFIGS.values():
+        synonyms = tuple(it for synonym in key.synonyms for it in _node_synonyms(NODE_CONFIGS[synonym.name], layers))
+        if (text := own.get(key.name)) is not None:
+            synonyms = (ConfigSynonym(key.name, text, ConfigSource.DYNAMIC_GROUP_CONFIG), *synonyms)
+        entries.append(_entry(key, synonyms, synonyms[0].value))
+    return entries
+
+
 def _cluster_default_entries(configs: Map[str, str]) -> list[ConfigEntry]:
     """Only what was set: the defaults under it may differ from node to node."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
@@ -261,4 +282,6 @@ def list_config_resources(image: ClusterImage, kinds: Sequence[ResourceKind]) ->
         resources += [ConfigResource(ResourceKind.TOPIC, topic.name) for topic in image.sorted_topics()]
     if ResourceKind.BROKER in kinds:
         resources += [ConfigResource(ResourceKind.BROKER, str(node_id)) for node_id in image.live_nodes()]
+    if ResourceKind.GROUP in kinds:  # those with settings: only their coordinators know which groups there are
+        resources += sorted(resource for resource in image.configs if resource.kind is ResourceKind.GROUP)
     return resources

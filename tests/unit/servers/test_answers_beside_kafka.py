@@ -22,9 +22,15 @@ from headrace.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from headrace.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from headrace.wire.messages.describe_acls import DescribeAclsRequest
 from headrace.wire.messages.describe_cluster import DescribeClusterRequest
+from headrace.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headrace.wire.messages.describe_groups import DescribeGroupsRequest
 from headrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
+from headrace.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from headrace.wire.messages.list_config_resources import ListConfigResourcesRequest
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headrace.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
 
 TOPIC = "events"
 MISSING = "missing"
+GROUP_RESOURCE = 32
 DIRECTORY = TopicId(b"\x07" * 16)
 NOT_ASKED_FOR = -(2**31)
 ON_TOPIC, ON_GROUP, ON_CLUSTER = 3576, 3400, 8096
@@ -211,3 +218,31 @@ async def test_kinds_of_settings_that_nobody_knows(tmp_path: Path) -> None:
         for kinds, code in (([99], ErrorCode.UNSUPPORTED_VERSION), ([8, 16], ErrorCode.NONE)):
             answer = await client.ask(ListConfigResourcesRequest(kinds), 1)
             assert (answer.error_code, answer.config_resources) == (code, [])
+
+
+async def test_a_group_keeps_its_own_times(tmp_path: Path) -> None:
+    """Its members hear of them with their next heartbeat, and so they do after a restart."""
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+    async def interval(client: Client, group: str) -> int:
+        await _coordinated(client, group)
+        joined = ConsumerGroupHeartbeatRequest(group, "m", 0, None, None, 60_000, [TOPIC], None, None, [])
+        answer = await client.ask(joined, 0)
+        assert answer.error_code == ErrorCode.NONE
+        return int(answer.heartbeat_interval_ms)
+
+    async with living_server(tmp_path, offsets_topic_num_partitions="1") as server:
+        await server.create_topic(TOPIC)
+        client = await server.connect()
+        edits = [AlterableConfig(heartbeat, 0, "7000"), AlterableConfig(session, 0, "50000")]
+        altered = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, "slow", edits)])
+        assert (await client.ask(altered, 1)).responses[0].error_code == ErrorCode.NONE
+        assert (await interval(client, "slow"), await interval(client, "usual")) == (7000, 2000)
+    async with living_server(tmp_path, offsets_topic_num_partitions="1") as server:
+        client = await server.connect()
+        assert await interval(client, "slow") == 7000
+        listed = await client.ask(ListConfigResourcesRequest([GROUP_RESOURCE]), 1)
+        assert [it.resource_name for it in listed.config_resources] == ["slow"]
+        wanted = DescribeConfigsResource(GROUP_RESOURCE, "slow", [session])
+        (described,) = (await client.ask(DescribeConfigsRequest([wanted]), 4)).results
+        assert [(it.name, it.value, it.config_source) for it in described.configs] == [(session, "50000", 8)]

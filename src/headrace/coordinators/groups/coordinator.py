@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from headrace.coordinators.effects import Caller, Now, Token
     from headrace.coordinators.groups.expiry import Step
-    from headrace.coordinators.groups.settings import GroupSettings
+    from headrace.coordinators.groups.settings import GroupSettings, OwnTimes
     from headrace.coordinators.groups.topics import Topics
     from headrace.coordinators.records import LogRecord
     from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -65,8 +65,15 @@ _AT_ONCE: Final = 0  # a deadline that has always passed
 class GroupCoordinator:
     """See above. Commands return what is to be written and answered; `apply` alone changes what is kept."""
 
-    def __init__(self, settings: GroupSettings, topics: Topics, elsewhere: Callable[[], int] = lambda: 0) -> None:
-        """`elsewhere` says how much other coordinators of the node hold."""
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topics: Topics,
+        elsewhere: Callable[[], int] = lambda: 0,
+        own_times: Callable[[str], OwnTimes | None] = lambda _: None,
+    ) -> None:
+        """`elsewhere` says how much other coordinators of the node hold, `own_times` what was set for a group alone."""
+        self._own_times = own_times
         self._settings = settings
         self._topics = topics
         self._groups: dict[str, Group] = {}
@@ -139,7 +146,7 @@ class GroupCoordinator:
         if not isinstance(group, ModernGroup):
             if record.value is None:
                 return  # it has just become a group of the other protocol
-            group = self._groups[group_id] = ModernGroup(group_id, self._settings, self._topics)
+            group = self._groups[group_id] = self._empty_modern(group_id)
         if record.value is None and type(record.key) is ConsumerGroupMetadataKey:
             del self._groups[group_id]
         else:
@@ -232,7 +239,10 @@ class GroupCoordinator:
             )
         if request.member_epoch != JOIN_EPOCH:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}")
-        return ModernGroup(request.group_id, self._settings, self._topics)
+        return self._empty_modern(request.group_id)
+
+    def _empty_modern(self, group_id: str) -> ModernGroup:
+        return ModernGroup(group_id, self._settings, self._topics, self._own_times)
 
     # Offsets
 

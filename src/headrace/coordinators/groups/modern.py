@@ -42,11 +42,11 @@ from headrace.wire.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from headrace.coordinators.effects import Caller, Now, Token
     from headrace.coordinators.groups.modern_members import Profile
-    from headrace.coordinators.groups.settings import GroupSettings
+    from headrace.coordinators.groups.settings import GroupSettings, OwnTimes
     from headrace.coordinators.groups.topics import Topics
     from headrace.model.names import Millis
     from headrace.wire.messages.consumer_group_describe import DescribedGroup
@@ -59,8 +59,15 @@ WAITING_HEARTBEAT_INTERVAL_MS: Final = 500  # a few microseconds each, and only 
 
 
 class ModernGroup:
-    def __init__(self, group_id: str, settings: GroupSettings, topics: Topics) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        topics: Topics,
+        own_times: Callable[[str], OwnTimes | None] = lambda _: None,
+    ) -> None:
         self.group_id = group_id
+        self._own_times = own_times
         self.settings = settings
         """May be replaced at any time; a session that runs already keeps its length until the next heartbeat."""
         self._topics = topics
@@ -327,13 +334,16 @@ class ModernGroup:
 
     def _heartbeat_interval_ms(self, member: Member) -> int:
         """Whoever waits for partitions that others still own asks often: they may be free in a moment."""
-        interval_ms = self.settings.consumer_heartbeat_interval_ms
+        own = self._own_times(self.group_id)
+        interval_ms = self.settings.consumer_heartbeat_interval_ms if own is None else own.heartbeat_interval_ms
         if member.standing.state is MemberState.UNRELEASED_PARTITIONS:
             return min(interval_ms, WAITING_HEARTBEAT_INTERVAL_MS)
         return interval_ms
 
     def _renew_session(self, member_id: str, now: Now) -> None:
-        self._deadlines.set((member_id, "session"), now.steady_ms + self.settings.consumer_session_timeout_ms)
+        own = self._own_times(self.group_id)
+        session_ms = self.settings.consumer_session_timeout_ms if own is None else own.session_timeout_ms
+        self._deadlines.set((member_id, "session"), now.steady_ms + session_ms)
 
     def _watch_revocation(self, member: Member, now: Now) -> None:
         timer: tuple[str, Literal["rebalance"]] = (member.member_id, "rebalance")

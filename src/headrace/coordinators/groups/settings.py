@@ -6,6 +6,7 @@ Names and defaults are Kafka's, but for the heartbeat of the newer protocol: Kaf
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,10 @@ class GroupSettings:
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 2_000
     consumer_max_size: int = 2**31 - 1
+
+
+class OwnTimes(NamedTuple):
+    """What one group of the newer protocol has for itself, instead of the settings for all."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
