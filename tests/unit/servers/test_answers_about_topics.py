@@ -17,6 +17,7 @@ from headrace.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from headrace.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.servers.living_server import SOON_S, living_server, produce, until
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.wire.primitives import Reader
 
 TOPIC = "events"
-METADATA, DESCRIBE, PRODUCE, DELETE_RECORDS = 9, 0, 9, 2
+METADATA, DESCRIBE, PRODUCE, DELETE_RECORDS, LIST_OFFSETS = 9, 0, 9, 2, 7
 ASK = MetadataRequest([MetadataRequestTopic(name=TOPIC)])
 
 
@@ -176,3 +177,15 @@ async def test_what_was_acknowledged_a_moment_ago_can_be_deleted(tmp_path: Path,
         assert {(result.error_code, result.low_watermark) for result in answer.topics[0].partitions} == {
             (ErrorCode.NONE, start)
         }
+
+
+@pytest.mark.parametrize(("timestamp", "found"), [(-1, 1), (-3, 0), (1, 0)])
+async def test_what_was_acknowledged_a_moment_ago_can_be_found(tmp_path: Path, timestamp: int, found: int) -> None:
+    """The end of the log, its latest time, or any time: an answer of "nowhere" would be a surprise."""
+    async with living_server(tmp_path, headrace_durability="flushed") as server:
+        await server.create_topic(TOPIC)
+        client = await server.connect()
+        await client.ask(produce(TOPIC), PRODUCE)
+        wanted = ListOffsetsTopic(TOPIC, [ListOffsetsPartition(0, -1, timestamp)])
+        answer = await client.ask(ListOffsetsRequest(-1, 0, [wanted]), LIST_OFFSETS)
+        assert [(part.error_code, part.offset) for part in answer.topics[0].partitions] == [(ErrorCode.NONE, found)]

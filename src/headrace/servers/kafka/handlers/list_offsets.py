@@ -99,6 +99,11 @@ async def _find(partition: Partition, timestamp: int, request: Request, *, is_co
         found = await threads.run(lambda: log.max_timestamp(threads.breathe), lane=LOOKUPS)
     else:
         found = await threads.run(lambda: log.find_timestamp(timestamp, threads.breathe), lane=LOOKUPS)
-    if found is None or found.offset >= partition.readable_end(is_committed_only=is_committed_only):
+    if found is None:
+        return NOWHERE
+    end = partition.readable_end(is_committed_only=is_committed_only)
+    if found.offset >= end:  # perhaps its producer has just heard that it is written (acks=1), and asks where
+        end = await partition.settled_end(SETTLE_S_MAX, is_committed_only=is_committed_only)
+    if found.offset >= end:
         return NOWHERE  # what is not committed must not be pointed at
     return found.timestamp, found.offset, found.leader_epoch
