@@ -162,7 +162,7 @@ def remove(node_id: int) -> None:
 @output_format
 @bootstrap_server
 def rebalance(dry_run: bool, wait: bool, at_once: int | None, throttle: int | None, form: str) -> None:
-    """Move replicas so that every node has its share, with as few moves as that takes.
+    """Move replicas so that every node has its share of each topic and in all, with few moves.
 
     Shows the plan: which replica goes from where to where. Nodes that drain or are away give up what they have.
     """

@@ -20,7 +20,7 @@ from headrace.metadata.elections import (
     known_partition,
     partitions_of,
 )
-from headrace.metadata.placement import rebalanced
+from headrace.metadata.rebalancing import rebalanced
 from headrace.metadata.records import MetadataRecord, PartitionChanged
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, Epoch, LogId
@@ -328,7 +328,7 @@ def _check_target(image: ClusterImage, replicas: tuple[NodeId, ...]) -> None:
 
 
 def plan_rebalance(image: ClusterImage) -> list[Reassignment]:
-    """The fewest moves after which every node that may lead has its share, and others nothing."""
+    """Few moves after which every node that may lead has its share, of each topic and in all, and others nothing."""
     current = {
         LogId(topic.topic_id, partition.partition): partition.target for topic, partition in partitions_of(image)
     }

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from headrace.model.names import LogId, NodeId
 
@@ -121,10 +121,10 @@ def _next_seat(ranked: Sequence[Seat], chosen: Collection[Seat], loads: Loads, r
 
 
 def _ranked(seats: Sequence[Seat], log_id: LogId) -> list[Seat]:
-    return sorted(seats, key=lambda seat: (_affinity(seat.node_id, log_id), seat.node_id))
+    return sorted(seats, key=lambda seat: (affinity(seat.node_id, log_id), seat.node_id))
 
 
-def _affinity(node_id: NodeId, log_id: LogId) -> bytes:
+def affinity(node_id: NodeId, log_id: LogId) -> bytes:
     digest = blake2b(digest_size=8)
     digest.update(log_id.topic_id)
     digest.update(log_id.partition.to_bytes(4, "big"))
@@ -139,34 +139,6 @@ def _led_evenly(chosen: Sequence[Seat], loads: Loads) -> tuple[NodeId, ...]:
     return leader, *(node_id for node_id in node_ids if node_id != leader)
 
 
-# ---- moving what is there
-
-
-def rebalanced(seats: Sequence[Seat], current: Mapping[LogId, tuple[NodeId, ...]]) -> dict[LogId, tuple[NodeId, ...]]:
-    """New replicas for those partitions that have to move so that every seat has its share, and no others.
-
-    Whoever is not in `seats` (lost, or draining) gives up everything. A node with too much gives up just what is too
-    much; a new one gets about its share and nothing else moves.
-    """
-    by_id = {seat.node_id: seat for seat in seats}
-    loads = Loads.of(current.values())
-    total = sum(len(replicas) for replicas in current.values())
-    room = -(-total // len(seats))
-    moved: dict[LogId, tuple[NodeId, ...]] = {}
-    for log_id in _emptying_first(current, loads):
-        replicas = current[log_id]
-        kept = list(_kept(replicas, by_id, loads, room, total // len(seats)))
-        if len(kept) == len(replicas):
-            continue
-        loads.remove(replicas)
-        chosen = _choose(seats, loads, log_id, min(len(replicas), len(seats)), room, kept)
-        new = _leader_kept(replicas, chosen, loads)
-        loads.add(new)
-        if set(new) != set(replicas):
-            moved[log_id] = new
-    return moved
-
-
 def widened(
     seats: Sequence[Seat], loads: Loads, log_id: LogId, replicas: tuple[NodeId, ...], count: int
 ) -> tuple[NodeId, ...]:
@@ -177,33 +149,3 @@ def widened(
     others = sum(seat not in kept for seat in seats)
     chosen = _choose(seats, loads, log_id, min(count, len(kept) + others), room, kept)
     return tuple(seat.node_id for seat in chosen)
-
-
-def _emptying_first(current: Mapping[LogId, tuple[NodeId, ...]], loads: Loads) -> list[LogId]:
-    """Partitions on the fullest nodes first, so that a few moves serve several nodes at once."""
-    return sorted(current, key=lambda log_id: (-max(loads.replicas[node_id] for node_id in current[log_id]), log_id))
-
-
-def _kept(
-    replicas: Sequence[NodeId], by_id: Mapping[NodeId, Seat], loads: Loads, room: int, least: int
-) -> Iterator[Seat]:
-    """Those that stay: on a seat that has no more than its share. For the sake of evenness at most one goes."""
-    has_emptier = any(loads.replicas[node_id] < least for node_id in by_id if node_id not in replicas)
-    fullest = max(replicas, key=lambda node_id: loads.replicas[node_id])
-    for node_id in replicas:
-        if node_id not in by_id:
-            continue
-        too_much = loads.replicas[node_id] > room or (has_emptier and loads.replicas[node_id] > least)
-        if not (node_id == fullest and too_much):
-            yield by_id[node_id]
-
-
-def _leader_kept(before: Sequence[NodeId], chosen: Sequence[Seat], loads: Loads) -> tuple[NodeId, ...]:
-    """The order as it was, newcomers last; the leader stays if it has not too much to lead."""
-    node_ids = [seat.node_id for seat in chosen]
-    ordered = [node_id for node_id in before if node_id in node_ids]
-    ordered += [node_id for node_id in node_ids if node_id not in before]
-    if ordered[0] == before[0] and loads.leaders[ordered[0]] <= min(loads.leaders[node_id] for node_id in ordered):
-        return tuple(ordered)
-    leader = min(ordered, key=lambda node_id: loads.leaders[node_id])
-    return leader, *(node_id for node_id in ordered if node_id != leader)
