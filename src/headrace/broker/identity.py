@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 IDENTITY_FILE: Final = "meta.properties"
 RESCUE_FILE: Final = "unfinished-rescue"
 """While it is there, a new cluster is being made of this directory, which holds neither the old nor the new one."""
+KAFKA_METADATA: Final = "__cluster_metadata-0"
+"""What Apache Kafka has beside a file of the same name and form as ours."""
 FORMAT_VERSION: Final = "1"
 NEW_NODE_ID: Final = NodeId(1)  # of a new directory, unless an operator says otherwise
 
@@ -95,6 +97,11 @@ def load_or_create(
         raise WrongIdentity(
             "a rescue of this data directory has begun and was not finished; run `headrace rescue new-cluster` again, "
             "which goes on where it was"
+        )
+    if disk.list(KAFKA_METADATA):
+        raise WrongIdentity(
+            "the data directory is Apache Kafka's, which keeps its data in another way. Nothing was changed. Choose "
+            "another directory; MirrorMaker 2 copies topics, their settings and the groups' offsets"
         )
     if disk.exists(IDENTITY_FILE):
         identity = Identity.decode(disk.read_file(IDENTITY_FILE))

@@ -12,6 +12,7 @@ from headrace.cli.options import HELP, pair
 from headrace.model.names import NODE_ID_MAX
 
 if TYPE_CHECKING:
+    from headrace.cli.server_properties import ServerProperties
     from headrace.model.names import NodeId
     from headrace.runtime.network import Address
 
@@ -89,7 +90,7 @@ OFF = "off"
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     envvar="HEADRACE_CONFIG",
     show_envvar=True,
-    help="Settings in a TOML file. -X wins over it.",
+    help="A TOML file of settings, or Kafka's server.properties (*.properties). Options and -X win over it.",
 )
 @click.option(
     "-X",
@@ -141,25 +142,37 @@ def command(
 
     if voters and join:
         raise click.UsageError("--voters founds a cluster, --join enters one that exists: give one of them")
-    configs = _settings_from(config) if config is not None else {}
-    configs.update(settings)
+    said = _said_by(config)
     options = serve.ServeOptions(
-        data_dir=data_dir,
-        listen=_address(listen, "--listen"),
+        data_dir=(_is_left_open("data_dir") and said.data_dir) or data_dir,
+        listen=(_is_left_open("listen") and said.listen) or _address(listen, "--listen"),
         http=None if http == OFF else _address(http, "--http"),
-        advertised=None if advertise is None else _address(advertise, "--advertise"),
-        node_id=node_id,
-        cluster_listen=None if cluster_listen is None else _address(cluster_listen, "--cluster-listen"),
-        voters=_voters(voters) if voters else {},
-        join=tuple(_address(part.strip(), "--join") for part in join.split(",")) if join else (),
-        rack=rack,
-        configs=configs,
+        advertised=said.advertised if advertise is None else _address(advertise, "--advertise"),
+        node_id=said.node_id if node_id is None else node_id,
+        cluster_listen=said.cluster_listen if cluster_listen is None else _address(cluster_listen, "--cluster-listen"),
+        voters=_voters(voters) if voters else {} if join else said.voters,
+        join=_addresses(join, "--join") if join else () if voters else said.join,
+        rack=said.rack if rack is None else rack,
+        configs=said.configs | dict(settings),
     )
+    if options.join and options.cluster_listen is None:
+        raise click.UsageError("a node that enters a cluster is found by the others there: add --cluster-listen")
     serve.configure_logging(log_level, log_format)
+    for note in said.notes:
+        serve.log.info("%s: %s", config, note)
     try:
         return serve.serve(options)
     except serve.CannotStart as reason:
         raise Complaint(f"the node cannot start: {reason}") from reason
+
+
+def _is_left_open(option: str) -> bool:
+    """Neither the command line nor the environment says anything about it."""
+    return click.get_current_context().get_parameter_source(option) is click.core.ParameterSource.DEFAULT
+
+
+def _addresses(text: str, option: str) -> tuple[Address, ...]:
+    return tuple(_address(part.strip(), option) for part in text.split(","))
 
 
 def _address(text: str, option: str) -> Address:
@@ -189,6 +202,21 @@ def _voters(text: str) -> dict[NodeId, Address]:
             )
         voters[node_id] = at
     return voters
+
+
+def _said_by(path: Path | None) -> ServerProperties:
+    """What the configuration file says. One of ours says nothing but settings."""
+    from headrace.cli.complaints import USAGE, Complaint
+    from headrace.cli.server_properties import CannotBeMeant, NotProperties, ServerProperties, understand
+
+    if path is None:
+        return ServerProperties()
+    if path.suffix != ".properties":
+        return ServerProperties(configs=_settings_from(path))
+    try:
+        return understand(path.read_bytes())
+    except (NotProperties, CannotBeMeant) as wrong:
+        raise Complaint(f"{path}, {wrong}", exit_code=USAGE) from wrong
 
 
 def _settings_from(path: Path) -> dict[str, str]:
