@@ -1,4 +1,7 @@
-"""DescribeProducers (key 61): the producers that a partition remembers, and which of them have a transaction open."""
+"""DescribeProducers (key 61): the producers that a partition remembers, and which of them have a transaction open.
+
+A follower answers as well, from its own copy: whoever looks for hanging transactions asks one node about all it keeps.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,6 @@ def _answer(topic: str, index: int, request: Request, budget: AnswerBudget) -> P
     try:
         budget.check()
         partition = request.node.topics.partition(topic, index)
-        partition.replica.check_read()
         states = [_state(producer) for producer in partition.log.producers.entries()]
         budget.take(STATE_BYTES * len(states))
     except Refusal as refusal:
