@@ -12,7 +12,7 @@ INPUTS ?= 200000
 INSTALL := $(BIN)/pip install -q --disable-pip-version-check --require-hashes
 COMPILE := $(BIN)/pip-compile -q --generate-hashes --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --upgrade
 
-.PHONY: run spark test test-long check compile format generate setup bench fuzz lock planted clean help
+.PHONY: run spark test test-long check compile format generate setup bench fuzz lock planted kafka-tools clean help
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,9 @@ bench: $(VENV)/.dev ## measure speed; one JSON file per run in bench/out
 
 planted: $(VENV)/.dev ## plant known bugs in a copy, see that tests catch each, and write docs/planted-bugs.md
 	$(BIN)/python -m tools.planted --write $(ARGS)
+
+kafka-tools: $(VENV)/.dev ## give Kafka's tools the same commands for Apache Kafka and for us, and write docs/kafka-tools.md
+	$(BIN)/python -m tools.kafka_tools --write $(ARGS)
 
 fuzz: $(VENV)/.fuzz ## try INPUTS inputs, chosen by what they reach, on everything that reads others' bytes
 	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(ARGS)

@@ -162,6 +162,7 @@ def what(record: Message) -> tuple[object, ...]:
     return record.partition(), record.key(), record.value(), record.headers()
 
 
+@pytest.mark.timeout(600)  # the jars are fetched once
 def test_topics_settings_and_groups_come_over_from_a_running_kafka(
     tmp_path: Path, start_node: Callable[[dict[str, str]], NodeProcess]
 ) -> None:

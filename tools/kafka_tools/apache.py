@@ -50,6 +50,10 @@ class ApacheKafka:
     def bootstrap_servers(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
 
+    @property
+    def meetings(self) -> list[str]:
+        return [f"127.0.0.1:{port + 1}" for port in self._ports.values()]
+
     def __enter__(self) -> ApacheKafka:
         try:
             for node_id in self._ports:

@@ -19,7 +19,7 @@ import pyspark
 
 from headrace_spark.java import JavaUnsuitable, find_java
 
-FETCH_S_MAX: Final = 600  # ninety files, a hundred megabytes
+FETCH_S_MAX: Final = 400  # ninety files, a hundred megabytes
 LOCK: Final = Path(__file__).parent / "jars.txt"
 KAFKA_VERSION: Final = "4.3.1"
 _KEPT_IN = Path(sys.prefix) / "share" / f"apache-kafka-{KAFKA_VERSION}"  # goes with the virtual environment

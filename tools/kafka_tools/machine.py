@@ -62,12 +62,13 @@ class _Ended(Exception):
 class _Exit:
     """What Kafka's Exit calls, in a thread of the tool."""
 
-    def __init__(self) -> None:
-        self.code: int | None = None
+    def __init__(self, printed: Any) -> None:
+        self.answer: Answer | None = None
+        self._printed = printed
 
-    def execute(self, code: int, _message: str | None) -> None:
-        if self.code is None:  # a tool may catch what we throw, and end once more because of it
-            self.code = code
+    def execute(self, code: int, message: str | None) -> None:
+        if self.answer is None:  # a tool may catch what we throw, and tell of it, or end once more because of it
+            self.answer = Answer(code, self._printed.toString() + (f"{message}\n" if message else ""))
         raise _Ended
 
     class Java:
@@ -111,7 +112,7 @@ class ToolMachine:
     def run(self, tool: str, arguments: Sequence[str], typed: str = "") -> Answer:
         """One command, with `typed` on its stdin."""
         jvm = self._gateway.jvm
-        self._exit.code = None
+        self._exit.answer = None
         self._printed.reset()
         jvm.System.setIn(jvm.java.io.ByteArrayInputStream(typed.encode()))
         given = self._gateway.new_array(jvm.String, len(arguments))
@@ -124,15 +125,15 @@ class ToolMachine:
         if thread.is_alive():
             raise RuntimeError(f"{tool} {' '.join(arguments)} has not ended after {COMMAND_S_MAX:.0f} s")
         self._out.flush()
-        return Answer(self._exit.code or 0, self._printed.toString())
+        return self._exit.answer or Answer(0, self._printed.toString())
 
     def _call(self, main: Any, given: Any) -> None:
         try:
             main(given)
         except Py4JJavaError as error:
-            if self._exit.code is None:
-                self._exit.code = 1
-                self._out.println(f'Exception in thread "main" {error.java_exception.toString()}')
+            if self._exit.answer is None:
+                thrown = f'Exception in thread "main" {error.java_exception.toString()}'
+                self._exit.answer = Answer(1, f"{self._printed.toString()}{thrown}\n")
         hooks, self._hooks.waiting = self._hooks.waiting, []
         for hook in hooks:
             hook.run()
@@ -154,7 +155,7 @@ class ToolMachine:
         self._out = jvm.java.io.PrintStream(self._printed, True)
         jvm.System.setOut(self._out)
         jvm.System.setErr(self._out)
-        self._exit, self._hooks = _Exit(), _Hooks()
+        self._exit, self._hooks = _Exit(self._printed), _Hooks()
         end = self._class_named("org.apache.kafka.common.utils.Exit")
         end.setExitProcedure(self._exit)
         end.setHaltProcedure(self._exit)
