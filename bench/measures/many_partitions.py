@@ -42,7 +42,13 @@ def many_partitions(stage: Stage) -> Outcome:
         Line(f"{many}: creating them", created["seconds"], "s", remark=cpu),
         Line(f"{many}: creating them, longest turn", created["turn_cpu_ms"], "ms", remark=_wall(created)),
         Line(f"{many}: a node killed, longest turn", killed["turn_cpu_ms"], "ms", at_most(50), remark=_wall(killed)),
-        Line(f"{many}: a node killed, writable again", killed["writable_s"], "s", at_most(3)),
+        Line(
+            f"{many}: a node killed, writable again",
+            killed["writable_s"],
+            "s",
+            at_most(3),
+            remark=f"{killed['cpu_s']:.1f} s of CPU on the busier survivor",
+        ),
         Line(f"{many}: it starts again, ready", restarted["ready_s"], "s"),
         Line(f"{many}: it starts again, all in sync", restarted["in_sync_s"], "s"),
         Line(f"{many}: it starts again, longest turn", restarted["turn_cpu_ms"], "ms", remark=_wall(restarted)),
@@ -84,13 +90,14 @@ def _killed(stage: Stage, cluster: Cluster, victim: ClusterNode) -> Numbers:
         led = {_topic(number): _first_led_by(victim, connection, _topic(number)) for number in range(TOPICS)}
     stage.say("killing a node")
     victim.kill()
-    killed_s = time.monotonic()
     others = [node for node in cluster.nodes.values() if node is not victim]
+    killed_s, cpu_before_s = time.monotonic(), [node.cpu_s() for node in others]
     for topic, partition in led.items():
         _write_somewhere(others, topic, partition, deadline_s=killed_s + WRITABLE_S_MAX)
     writable_s = time.monotonic() - killed_s
+    cpu_s = max(node.cpu_s() - before_s for node, before_s in zip(others, cpu_before_s, strict=True))
     time.sleep(AFTERMATH_S)
-    return {"writable_s": writable_s, **_longest(others, killed_s)}
+    return {"writable_s": writable_s, "cpu_s": cpu_s, **_longest(others, killed_s)}
 
 
 def _restarted(stage: Stage, cluster: Cluster, victim: ClusterNode) -> Numbers:
