@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LIMIT_S = 120.0
 MENDED_WITHIN_S = 30.0
+SCRUBBED_WITHIN_S = 80.0  # a new log is looked at within a minute
 PARTITIONS = 6
 LOOK_S = 0.1
 WRITERS = ("batches", "pipelines")
@@ -71,6 +72,27 @@ def test_a_start_that_cannot_read_a_log_fetches_it_again(is_leader: bool) -> Non
         await until_whole(cluster)
         assert victim.node is not None
         assert victim.node.counters.replicas_given_up == 1
+
+    run(play, seed=1, limit_s=LIMIT_S)
+
+
+def test_a_sector_that_nobody_reads_is_found_in_the_segment_that_is_written_to() -> None:
+    """A follower's log, of one segment: the scrub alone ever looks there."""
+
+    async def play(universe: Universe) -> None:
+        cluster = await ready_cluster(universe)
+        await cluster.run_on("client", write(cluster, range(PARTITIONS), create=True))
+        leader, led = busiest_leader(cluster)
+        follower = next(it for it in cluster.nodes if it is not leader)
+        assert follower.node is not None
+        log = follower.node.topics.partition("t", led[0]).log
+        while log.is_dirty:
+            await asyncio.sleep(LOOK_S)
+        follower.host.device.spoil(log.segments[0].log_path, 0)
+        async with asyncio.timeout(SCRUBBED_WITHIN_S):
+            while not follower.node.counters.replicas_given_up:
+                await asyncio.sleep(LOOK_S)
+        await until_whole(cluster)
 
     run(play, seed=1, limit_s=LIMIT_S)
 

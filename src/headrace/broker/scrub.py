@@ -1,7 +1,7 @@
 """Reads what this node has stored, slowly and all of it, to find damage while other replicas can still mend it.
 
-In the background only closed segments are read: what is still written to was in memory a moment ago. On demand
-everything is, at the disk's speed. Either way one piece at a time in a thread of its own.
+In the background only what is flushed is read: of the segment that is written to, once in a round, what the device has
+of it by then. On demand everything is, at the disk's speed. Either way one piece at a time in a thread of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.runtime.tasks import Breather
 from headrace.storage import checkpoints
-from headrace.storage.scrub_marks import ScrubMarks
+from headrace.storage.scrub_marks import LogEnds, ScrubMarks
 from headrace.storage.segment import NO_SPACE
 from headrace.storage.segment_check import SegmentCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.broker.counters import Counters
     from headrace.broker.partition import Partition
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.model.names import LogId, TopicPartition
     from headrace.runtime.world import World
     from headrace.storage.damage import DamagedRange
+    from headrace.storage.log import PartitionLog
     from headrace.storage.scrub_marks import ScrubMark
     from headrace.storage.segment_check import SegmentSpan
 
@@ -84,19 +85,19 @@ class Scrub:
         if not settings.scrub_max_bytes_per_second:
             return []
         breather = Breather(self._world.clock)
-        by_id, closed_ends = {}, {}
+        by_id, ends = {}, {}
         for partition in self._topics.partitions():
             by_id[partition.log_id] = partition
-            closed_ends[partition.log_id] = partition.log.closed_end
+            ends[partition.log_id] = LogEnds(partition.log.closed_end, partition.log.flushed_end)
             await breather.breathe()
         self._marks.keep_only(by_id)
-        due = self._marks.due(closed_ends, self._world.clock.wall_ms(), settings.scrub_interval_ms)
+        due = self._marks.due(ends, self._world.clock.wall_ms(), settings.scrub_interval_ms)
         return [by_id[log_id] for log_id in due]
 
     async def _go_through(self, partition: Partition) -> None:
         settings, log, cuts = self._settings(), partition.log, partition.log.cuts
         from_offset = self._marks.begin(log.log_id, self._world.clock.wall_ms(), settings.scrub_interval_ms)
-        for span in log.spans(from_offset, closed_only=True):
+        for span in self._spans(log, from_offset):
             is_whole = await self._check(partition, span, is_throttled=True)
             if not is_whole or log.is_closed or log.cuts != cuts:
                 self._marks.forget(log.log_id)
@@ -104,6 +105,13 @@ class Scrub:
             self._marks.checked(log.log_id, span.end_offset)
         if self._world.clock.monotonic_s() - self._saved_s > SAVE_S:
             await self._save()
+
+    def _spans(self, log: PartitionLog, from_offset: int) -> Iterator[SegmentSpan]:
+        """The active segment last, and only in a new round."""
+        yield from log.spans(from_offset, closed_only=True)
+        flushed = log.flushed_span() if from_offset == 0 else None
+        if flushed is not None:
+            yield flushed
 
     async def _save(self) -> None:
         self._saved_s = self._world.clock.monotonic_s()

@@ -177,6 +177,16 @@ class PartitionLog:
     def segments(self) -> tuple[Segment, ...]:
         return tuple(self._chain.segments)
 
+    def flushed_span(self) -> SegmentSpan | None:
+        """What can be checked of the segment that is written to and is on the device; None if that is nothing."""
+        active = self._chain.active
+        if not active.synced_size:
+            return None
+        end_offset = self.flushed_offset if active.is_dirty else self.next_offset
+        return SegmentSpan(
+            active.log_path, active.base_offset, end_offset, active.synced_size, True, self.may_have_gaps, active
+        )
+
     def spans(self, from_offset: int = 0, *, closed_only: bool) -> list[SegmentSpan]:
         """What can be checked of the segments that have anything from `from_offset` on."""
         chain = self._chain
@@ -204,6 +214,11 @@ class PartitionLog:
     def closed_end(self) -> int:
         """Where the closed segments end (exclusive), and the one that is written to begins."""
         return self._chain.active.base_offset if len(self._chain.segments) > 1 else 0
+
+    @property
+    def flushed_end(self) -> int:
+        """Where that ends (exclusive) which is on the device; 0 if nothing is."""
+        return self.flushed_offset if self._chain.active.synced_size else self.closed_end
 
     def has(self, span: SegmentSpan) -> bool:
         """Whether the segment is still there, and not in another form."""

@@ -10,13 +10,20 @@ if TYPE_CHECKING:
     from headrace.model.names import LogId
 
 
+class LogEnds(NamedTuple):
+    closed: int
+    """Where its closed segments end (exclusive)."""
+    flushed: int
+    """The same of what is on the device, also in the segment that is written to."""
+
+
 class ScrubMark(NamedTuple):
     """One round through a log. Segments that are closed while it lasts belong to it too."""
 
     since_ms: int
     """When the round began, on the wall clock: it is to last over restarts."""
     checked_to: int
-    """Exclusive: every closed segment before this offset was found whole in this round."""
+    """Exclusive: everything before this offset was found whole in this round."""
 
 
 NEVER = ScrubMark(0, 0)
@@ -30,16 +37,14 @@ class ScrubMarks:
     def marks(self) -> Mapping[LogId, ScrubMark]:
         return self._marks
 
-    def due(self, closed_ends: Mapping[LogId, int], now_ms: int, interval_ms: int) -> list[LogId]:
-        """Logs with something to check, the one that was left alone for the longest time first.
-
-        `closed_ends` says where the closed segments of each log end (exclusive).
-        """
-        waiting = [
-            (self._marks.get(log_id, NEVER).since_ms, log_id)
-            for log_id, closed_end in closed_ends.items()
-            if closed_end > self._checked_to(log_id, now_ms, interval_ms)
-        ]
+    def due(self, ends: Mapping[LogId, LogEnds], now_ms: int, interval_ms: int) -> list[LogId]:
+        """Logs with something to check, the one that was left alone for the longest time first. The segment that is
+        written to is checked once in a round, as far as it is flushed, and again when it is closed."""
+        waiting = []
+        for log_id, (closed, flushed) in ends.items():
+            checked_to = self._checked_to(log_id, now_ms, interval_ms)
+            if (closed if checked_to else flushed) > checked_to:
+                waiting.append((self._marks.get(log_id, NEVER).since_ms, log_id))
         return [log_id for _, log_id in sorted(waiting)]
 
     def begin(self, log_id: LogId, now_ms: int, interval_ms: int) -> int:

@@ -64,7 +64,7 @@ class SegmentCheck:
             if before == 0 and self._span.is_synced:
                 file.forget_cached()  # what memory shows says nothing about the device
             self._read_on(_Holed(file, self._holes), min(before + max_bytes, self._span.size))
-            if self.position >= self._span.size and self._span.is_synced:
+            if self.position >= self._span.size and self._span.is_synced and self._span.segment.is_sealed:
                 file.forget_cached()  # memory is for those who read because they need it
         except ReadFault as fault:
             return self._give_up(fault)
@@ -121,6 +121,7 @@ class SegmentCheck:
         return bad.problem
 
     def _note(self, position: int, end_offset: int, problem: str) -> None:
+        end_offset = max(end_offset, self._next_offset + 1)  # more may be on the device than anybody was told
         self.damaged.append(DamagedRange(self._span.path, position, self._next_offset, end_offset, problem))
 
 

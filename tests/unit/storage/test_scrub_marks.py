@@ -8,7 +8,7 @@ import pytest
 
 from headrace.model.names import LogId, TopicId
 from headrace.storage import checkpoints
-from headrace.storage.scrub_marks import ScrubMark, ScrubMarks
+from headrace.storage.scrub_marks import LogEnds, ScrubMark, ScrubMarks
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import SystemDisk
@@ -18,23 +18,42 @@ NOW_MS = 1_700_000_000_000
 WEEK_MS = 7 * 24 * 3_600_000
 
 
+def closed(end: int) -> LogEnds:
+    """A log with nothing but closed segments."""
+    return LogEnds(end, end)
+
+
+def test_what_is_written_to_is_due_once_in_a_round() -> None:
+    marks = ScrubMarks()
+    assert marks.due({FIRST: LogEnds(0, 7)}, NOW_MS, WEEK_MS) == [FIRST]
+    assert marks.begin(FIRST, NOW_MS, WEEK_MS) == 0
+    marks.checked(FIRST, 7)
+    assert marks.due({FIRST: LogEnds(0, 9)}, NOW_MS + 1, WEEK_MS) == []
+    assert marks.due({FIRST: LogEnds(12, 15)}, NOW_MS + 1, WEEK_MS) == [FIRST], "it was closed, with more in it"
+    assert marks.due({FIRST: LogEnds(0, 9)}, NOW_MS + WEEK_MS, WEEK_MS) == [FIRST]
+
+
 def test_whoever_was_left_alone_for_the_longest_time_is_first() -> None:
     marks = ScrubMarks({FIRST: ScrubMark(NOW_MS - 2 * WEEK_MS, 10), SECOND: ScrubMark(NOW_MS - 3 * WEEK_MS, 10)})
-    assert marks.due({FIRST: 10, SECOND: 10, THIRD: 10}, NOW_MS, WEEK_MS) == [THIRD, SECOND, FIRST]
+    assert marks.due({FIRST: closed(10), SECOND: closed(10), THIRD: closed(10)}, NOW_MS, WEEK_MS) == [
+        THIRD,
+        SECOND,
+        FIRST,
+    ]
 
 
 def test_nothing_is_due_without_closed_segments_or_before_its_time() -> None:
     marks = ScrubMarks({FIRST: ScrubMark(NOW_MS - 1, 10)})
-    assert marks.due({FIRST: 10, SECOND: 0}, NOW_MS, WEEK_MS) == []
-    assert marks.due({FIRST: 10}, NOW_MS + WEEK_MS, WEEK_MS) == [FIRST]
+    assert marks.due({FIRST: closed(10), SECOND: closed(0)}, NOW_MS, WEEK_MS) == []
+    assert marks.due({FIRST: closed(10)}, NOW_MS + WEEK_MS, WEEK_MS) == [FIRST]
 
 
 def test_a_segment_that_is_closed_belongs_to_the_round_that_is_under_way() -> None:
     marks = ScrubMarks()
     assert marks.begin(FIRST, NOW_MS, WEEK_MS) == 0
     marks.checked(FIRST, 10)
-    assert marks.due({FIRST: 10}, NOW_MS + 1, WEEK_MS) == []
-    assert marks.due({FIRST: 15}, NOW_MS + 1, WEEK_MS) == [FIRST]
+    assert marks.due({FIRST: closed(10)}, NOW_MS + 1, WEEK_MS) == []
+    assert marks.due({FIRST: closed(15)}, NOW_MS + 1, WEEK_MS) == [FIRST]
     assert marks.begin(FIRST, NOW_MS + 1, WEEK_MS) == 10
     assert marks.marks[FIRST].since_ms == NOW_MS
     assert marks.begin(FIRST, NOW_MS + WEEK_MS, WEEK_MS) == 0
@@ -42,7 +61,7 @@ def test_a_segment_that_is_closed_belongs_to_the_round_that_is_under_way() -> No
 
 
 def test_a_mark_from_the_future_counts_for_nothing() -> None:
-    assert ScrubMarks({FIRST: ScrubMark(NOW_MS + 1, 10)}).due({FIRST: 10}, NOW_MS, WEEK_MS) == [FIRST]
+    assert ScrubMarks({FIRST: ScrubMark(NOW_MS + 1, 10)}).due({FIRST: closed(10)}, NOW_MS, WEEK_MS) == [FIRST]
 
 
 def test_what_is_gone_or_damaged_is_forgotten() -> None:
@@ -50,7 +69,7 @@ def test_what_is_gone_or_damaged_is_forgotten() -> None:
     marks.keep_only({FIRST, SECOND})
     marks.forget(SECOND)
     marks.forget(THIRD)
-    assert marks.due(dict.fromkeys((FIRST, SECOND, THIRD), 10), NOW_MS, WEEK_MS) == [SECOND, THIRD]
+    assert marks.due(dict.fromkeys((FIRST, SECOND, THIRD), closed(10)), NOW_MS, WEEK_MS) == [SECOND, THIRD]
 
 
 def test_marks_last_over_a_restart(disk: SystemDisk) -> None:

@@ -13,7 +13,7 @@ from headrace.storage import segment_check
 from headrace.storage.damage import DamagedLog
 from headrace.storage.segment_check import BLOCK_BYTES, SegmentCheck
 from headrace.storage.settings import LogSettings
-from tests.unit.storage.small_logs import batch_at, log_of, new_log, read, read_all
+from tests.unit.storage.small_logs import append, batch_at, log_of, new_log, read, read_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +62,25 @@ def test_the_background_leaves_alone_what_is_written_to(disk: SystemDisk) -> Non
     assert [span.end_offset for span in closed] == [segment.base_offset for segment in log.segments[1:]]
     assert log.spans(closed[1].end_offset, closed_only=True) == closed[2:]
     assert new_log(disk).spans(closed_only=False) == []
+
+
+def test_what_is_written_to_is_checked_up_to_its_flushed_end(simulated: SimulatedDisk, device: Device) -> None:
+    log = log_of(simulated, 5)
+    assert log.flushed_span() is None
+    ticket = log.begin_flush()
+    assert ticket is not None
+    ticket.sync(simulated)
+    log.finish_flush(ticket)
+    append(log, batch_at(5))
+    span = log.flushed_span()
+    assert span is not None
+    assert (span.base_offset, span.end_offset, span.size) == (0, 5, 5 * BATCH_BYTES)
+    device.spoil(span.path, BATCH_BYTES)
+    check = SegmentCheck(simulated, span)
+    while check.step(1 << 20):
+        pass
+    (found,) = check.damaged
+    assert "the disk cannot read it" in found.problem
 
 
 @pytest.mark.parametrize("step_bytes", STEPS)
