@@ -149,7 +149,7 @@ def list_pipelines(form: str) -> None:
 @output_format
 @bootstrap_server
 def status(name: str, form: str) -> int:
-    """Show how a pipeline is doing. Exit code 3 if it failed, or shows no sign of life."""
+    """Show how a pipeline is doing. Exit code 3 if it failed, is degraded (a query of it fails), or is silent."""
     from headrace.cli.complaints import NOT_FOUND
     from headrace.cli.output import answer, answer_json
     from headrace.cli.pipeline_text import run_facts, status_text

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.output import bytes_text, duration_text, facts_text, moment_text, table
+from headrace_spark.pipeline.state import State
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from headrace_spark.pipeline.query_state import QueryState
     from headrace_spark.pipeline.state import RunState
+
+UNKNOWN = "unknown"
 
 
 def run_facts(run: RunState, now: datetime) -> dict[str, Any]:
@@ -54,31 +58,59 @@ def status_text(run: RunState, now: datetime) -> str:
     if run.restarts:
         facts.append(("Restarts", run.restarts))
     if run.error:
-        facts.append(("Error", run.error))
+        facts.append(("Error" if run.state is State.FAILED else "Last error", _error_text(run)))
     lines = [facts_text(facts)]
     if run.queries:
-        rows = [
-            (
-                query.sink,
-                query.batch_id,
-                query.rows,
-                None if query.rows_per_s is None else round(query.rows_per_s),
-                query.lag,
-                None if query.batch_ms is None else duration_text(query.batch_ms),
-                query.state_rows or None,
-                bytes_text(query.state_bytes) if query.state_rows else None,
-            )
-            for query in run.queries
-        ]
-        columns = ("QUERY", "BATCH", "ROWS", "ROWS/S", "LAG", "BATCH TIME", "STATE ROWS", "STATE SIZE")
-        lines += ["", table(columns, rows)]
+        lines += ["", table(_QUERY_COLUMNS, [_query_row(query) for query in run.queries])]
+    lines += [_failing_text(query) for query in run.queries if query.is_failing]
     return "\n".join(lines)
 
 
-def _lag(run: RunState) -> int | None:
-    """The way of the slowest query; the others read the same topics."""
-    lags = [query.lag for query in run.queries if query.lag is not None]
-    return max(lags) if lags else None
+_QUERY_COLUMNS = (
+    "QUERY", "STATE", "BATCH", "ROWS", "ROWS/S", "LAG", "BATCH TIME", "RESTARTS", "STATE ROWS", "STATE SIZE"
+)  # fmt: skip
+
+
+def _query_row(query: QueryState) -> tuple[object, ...]:
+    return (
+        query.sink,
+        _health(query),
+        query.batch_id,
+        query.rows,
+        None if query.rows_per_s is None else round(query.rows_per_s),
+        UNKNOWN if query.lag is None else query.lag,
+        None if query.batch_ms is None else duration_text(query.batch_ms),
+        query.restarts,
+        query.state_rows or None,
+        bytes_text(query.state_bytes) if query.state_rows else None,
+    )
+
+
+def _health(query: QueryState) -> str | None:
+    if query.is_failing:
+        return "failing"
+    return None if query.rows_per_s is None else "ok"  # without a word of it in this attempt nothing is known
+
+
+def _error_text(run: RunState) -> str:
+    when = "" if run.error_at is None else f"{moment_text(_ms(run.error_at))} "
+    where = "" if run.error_in is None else f"in {run.error_in}"
+    place = f"{when}{where}".strip()
+    return f"{place}: {run.error}" if place else str(run.error)
+
+
+def _failing_text(query: QueryState) -> str:
+    """The error that a query has not got over; it may be another than the run's last."""
+    when = "" if query.error_at is None else f" at {moment_text(_ms(query.error_at))}"
+    where = "" if query.error_batch is None else f" in batch {query.error_batch}"
+    return f"{query.sink} failed{when}{where}: {query.error}"
+
+
+def _lag(run: RunState) -> int | str | None:
+    """The way of the slowest query; the others read the same topics. Not known of all is not known."""
+    if any(query.lag is None for query in run.queries):
+        return UNKNOWN
+    return max((query.lag for query in run.queries if query.lag is not None), default=None)
 
 
 def _ms(moment: datetime) -> int:

@@ -10,6 +10,8 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from headrace_spark.pipeline.state import State
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from headrace_spark.pipeline.failures import PipelineFailure
     from headrace_spark.pipeline.parts import Pipeline
     from headrace_spark.pipeline.query_progress import Progress
-    from headrace_spark.pipeline.state import RunState, State
+    from headrace_spark.pipeline.state import RunState
 
 UNKNOWN = "-"
 
@@ -42,7 +44,8 @@ class JsonLines:
         if run.state == self._state:
             return
         self._state = run.state
-        self._print("state", state=run.state, run_id=run.run_id, **({"error": run.error} if run.error else {}))
+        error = {"error": run.error} if run.error and run.state in {State.DEGRADED, State.FAILED} else {}
+        self._print("state", state=run.state, run_id=run.run_id, **error)
 
     def batch(self, progress: Progress) -> None:
         self._print("batch", **asdict(progress))
@@ -51,7 +54,7 @@ class JsonLines:
         self._print("rows", query=query, batch_id=batch_id, rows=rows, more=more_count)
 
     def restarting(self, failure: PipelineFailure, pause_s: float) -> None:
-        self._print("restart", query=failure.query, error=str(failure), pause_s=pause_s)
+        self._print("restart", query=failure.query, batch_id=failure.batch_id, error=str(failure), pause_s=pause_s)
 
     def _print(self, event: str, **facts: Any) -> None:
         self._answer(json.dumps({"event": event, "pipeline": self._name, **facts}, ensure_ascii=False))
@@ -115,7 +118,7 @@ def _table(run: RunState) -> Table:
         table.add_column(title, justify="right")
     for query in run.queries:
         table.add_row(
-            query.sink,
+            f"{query.sink} (failing)" if query.is_failing else query.sink,
             _number(query.batch_id),
             _number(query.rows),
             _number(None if query.rows_per_s is None else round(query.rows_per_s)),

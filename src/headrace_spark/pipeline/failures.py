@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from headrace.client.errors import ClientError
 from headrace.model.errors import Refusal
 from headrace_spark.pipeline.errors import PipelineError
 from headrace_spark.pipeline.expectations import failure_in
-from headrace_spark.pipeline.spark_errors import said_by
+from headrace_spark.pipeline.spark_errors import java_words, said_by
 
 _TRACEBACK = "Traceback (most recent call last):"
 _PYTHON_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*?)(?:: (?P<text>.*))?$")
@@ -36,10 +37,12 @@ class SparkGone(Exception):
 class PipelineFailure(Exception):
     """A query failed. The text is the cause alone."""
 
-    def __init__(self, query: str | None, error: BaseException) -> None:
+    def __init__(self, query: str | None, error: BaseException, batch_id: int | None = None) -> None:
         super().__init__(cause_of(error))
         self.query = query
         """The sink's name; None if none of the queries could be started."""
+        self.batch_id = batch_id
+        """In which it failed; None if that was before one began."""
         self.is_hopeless = _is_hopeless(error)
         """Another try would end the same way."""
 
@@ -54,6 +57,8 @@ def cause_of(error: BaseException) -> str:
         case PySparkException():
             said = _innermost(str(error))
             return f"{said}: {_root_of(error)}" if said in _SAYS_NOT_WHY else said
+        case Py4JJavaError():
+            return java_words(error)
         case PipelineError() | ClientError() | Refusal() | SparkGone():
             return str(error)
         case _:

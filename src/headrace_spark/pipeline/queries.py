@@ -12,6 +12,7 @@ from headrace_spark.pipeline.batches import BatchName
 from headrace_spark.pipeline.failures import PipelineFailure
 from headrace_spark.pipeline.parts import DEAD_LETTERS_QUERY, AvailableNow, EverySeconds
 from headrace_spark.pipeline.query_progress import ProgressReader
+from headrace_spark.pipeline.query_state import state_of
 from headrace_spark.pipeline.sinks import dead_letter_writer, rows_for, writer_for
 from headrace_spark.pipeline.spark_errors import quiet, said_by
 from headrace_spark.pipeline.tables import read_sources, result_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from headrace_spark.pipeline.console_sink import ShowRows
     from headrace_spark.pipeline.parts import OutputMode, Pipeline
     from headrace_spark.pipeline.query_progress import Progress
-    from headrace_spark.pipeline.state import QueryState
+    from headrace_spark.pipeline.query_state import QueryState
 
 STOP_POLL_S = 0.05  # how often to look whether a batch is over
 
@@ -46,12 +47,16 @@ class _Plan(NamedTuple):
 class Queries:
     """All queries of one attempt. They live and die together."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, show_rows: ShowRows) -> None:
-        """PipelineFailure if the pipeline does not fit its topics."""
+    def __init__(
+        self, spark: SparkSession, pipeline: Pipeline, show_rows: ShowRows, before: tuple[QueryState, ...] = ()
+    ) -> None:
+        """`before`: how they did in earlier attempts. PipelineFailure if the pipeline does not fit its topics."""
         self._spark = spark
         self._pipeline = pipeline
+        self._before = before
         self._is_stopping = threading.Event()
         self._errors: dict[str, Exception] = {}  # as the writers raised them, before Spark wraps them
+        self._batches: dict[str, int] = {}  # that are being written
         self._running: dict[str, StreamingQuery] = {}
         self._progress: dict[str, ProgressReader] = {}
         try:
@@ -74,7 +79,7 @@ class Queries:
                 self.stop_now()
                 raise PipelineFailure(plan.name, error) from error
             self._running[plan.name] = query
-            self._progress[plan.name] = ProgressReader(plan.name, query)
+            self._progress[plan.name] = ProgressReader(query, self._state_before(plan.name))
 
     def _stream(self, plan: _Plan) -> DataStreamWriter:
         def write(batch: DataFrame, batch_id: int) -> None:
@@ -82,11 +87,13 @@ class Queries:
                 raise NoMoreBatches
             query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
             assert query_id is not None
+            self._batches[plan.name] = batch_id
             try:
                 plan.writer(batch, BatchName(query_id, batch_id))
             except Exception as error:
                 self._errors[plan.name] = error
                 raise
+            del self._batches[plan.name]
 
         stream = (
             plan.rows.writeStream.queryName(spark_name(self._pipeline, plan.name))
@@ -106,15 +113,18 @@ class Queries:
     def is_active(self) -> bool:
         return any(query.isActive for query in self._running.values())
 
-    def failure(self) -> PipelineFailure | None:
-        """Of the first query that failed. One that was told to stop has not."""
-        for name, query in self._running.items():
-            if query.isActive or self._is_stopping.is_set():
-                continue
-            error = query.exception()
-            if error is not None:
-                return PipelineFailure(name, self._errors.get(name) or error)
-        return None
+    def failures(self) -> list[PipelineFailure]:
+        """Of all queries that failed so far. One that was told to stop has not."""
+        if self._is_stopping.is_set():
+            return []
+        return [failure for name in self._running if (failure := self._failure_of(name)) is not None]
+
+    def _failure_of(self, name: str) -> PipelineFailure | None:
+        query = self._running[name]
+        error = None if query.isActive else query.exception()
+        if error is None:
+            return None
+        return PipelineFailure(name, self._errors.get(name) or error, self._batches.get(name))
 
     def new_progress(self) -> list[Progress]:
         """Batches that were finished since the last call."""
@@ -122,7 +132,13 @@ class Queries:
 
     @property
     def states(self) -> tuple[QueryState, ...]:
-        return tuple(reader.state for reader in self._progress.values())
+        return tuple(
+            self._progress[plan.name].state if plan.name in self._progress else self._state_before(plan.name)
+            for plan in self._plans
+        )
+
+    def _state_before(self, name: str) -> QueryState:
+        return state_of(self._before, name).started_again()
 
     # ---- their end
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace_spark.pipeline.state import QueryState
 from headrace_spark.source_offsets import from_document, parse_offsets
 
 if TYPE_CHECKING:
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from headrace_spark.pipeline.query_state import QueryState
     from headrace_spark.source_offsets import Offsets
 
 
@@ -34,21 +34,20 @@ class Progress:
 class ProgressReader:
     """Follows one query. Each batch is told once."""
 
-    def __init__(self, name: str, query: StreamingQuery) -> None:
-        self._name = name
+    def __init__(self, query: StreamingQuery, state: QueryState) -> None:
         self._query = query
         self._batch_id = -1  # the last that was told
-        self.state = QueryState(name)
+        self.state = state
 
     def take(self) -> list[Progress]:
         batches = []
         for told in self._query.recentProgress:
-            progress = progress_of(self._name, told)
+            progress = progress_of(self.state.sink, told)
             if progress.batch_id <= self._batch_id:
                 continue
             if _is_idle(told):
                 # No batch, just a sign of life; what it says of the lag is news all the same.
-                self.state = replace(self.state, lag=progress.lag, rows_per_s=0.0)
+                self.state = replace(self.state, lag=progress.lag, rows_per_s=0.0, is_failing=False)
                 continue
             self._batch_id = progress.batch_id
             self.state = _advanced(self.state, progress)
@@ -72,7 +71,9 @@ def progress_of(name: str, told: Mapping[str, Any]) -> Progress:
 
 
 def lag_of(sources: list[Mapping[str, Any]]) -> int | None:
-    """Records between what was read and what there is; None if a source does not say."""
+    """Records between what was read and what there is; None if a source does not say, or none is there to say it."""
+    if not sources:
+        return None
     lag = 0
     for source in sources:
         end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
@@ -96,13 +97,14 @@ def _is_idle(told: Mapping[str, Any]) -> bool:
 
 
 def _advanced(state: QueryState, progress: Progress) -> QueryState:
-    return QueryState(
-        state.sink,
-        progress.batch_id,
-        state.rows + progress.rows,
-        progress.rows_per_s,
-        progress.batch_ms,
-        progress.lag,
-        progress.state_rows,
-        progress.state_bytes,
+    return replace(
+        state,
+        batch_id=progress.batch_id,
+        rows=state.rows + progress.rows,
+        rows_per_s=progress.rows_per_s,
+        batch_ms=progress.batch_ms,
+        lag=progress.lag,
+        state_rows=progress.state_rows,
+        state_bytes=progress.state_bytes,
+        is_failing=False,
     )

@@ -88,10 +88,10 @@ class RunRecord:
         return self._run
 
     def update(self, **changes: Any) -> None:
-        """Tell it with the next beat; a change of the state at once."""
-        is_news = "state" in changes and changes["state"] != self._run.state
+        """Tell it with the next beat; a change of the state and an error at once."""
+        before = self._run
         self._run = renewed(self._run, **changes)
-        if is_news:
+        if (before.state, before.error_at) != (self._run.state, self._run.error_at):
             self._client.start(self._wake())
 
     def close(self) -> None:
@@ -112,6 +112,7 @@ class RunRecord:
             if other.is_alive(states.now_utc()) and not take_over and not has_died_here(other):
                 raise AlreadyRunning(other)
             self._earlier_run_ids.add(other.run_id)
+            self._run = states.with_past(self._run, other)
         producer = BatchingProducer(cluster)
         try:
             self._claim_offset = await states.write_run(producer, self._run)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from py4j.protocol import Py4JError
@@ -16,10 +17,11 @@ from pyspark.errors import PySparkException
 from headrace_spark.pipeline.errors import PipelineError
 from headrace_spark.pipeline.failures import PipelineFailure, SparkGone
 from headrace_spark.pipeline.queries import Queries
+from headrace_spark.pipeline.query_state import is_any_failing, shortened
 from headrace_spark.pipeline.restart import Restarts
 from headrace_spark.pipeline.run_record import RunRecord
 from headrace_spark.pipeline.spark_errors import java_words, quiet
-from headrace_spark.pipeline.state import State
+from headrace_spark.pipeline.state import State, now_utc
 from headrace_spark.pipeline.stopping import StopSwitch
 from headrace_spark.pipeline.target_topics import make_topics
 from headrace_spark.progress import report_progress
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from headrace_spark.pipeline.parts import Pipeline
     from headrace_spark.pipeline.query_progress import Progress
+    from headrace_spark.pipeline.query_state import QueryState
     from headrace_spark.pipeline.state import RunState
 
 WATCH_S = 0.25  # how often queries are looked at; a batch takes as long
@@ -93,7 +96,6 @@ class Runner:
         self._observer = observer
         self._take_over = take_over
         self._restarts = Restarts(pipeline.run.restart)
-        self._got_through = False  # a batch was finished since the last failure
         self._record: RunRecord
         self.switch = StopSwitch()
 
@@ -115,9 +117,9 @@ class Runner:
             self._observer.tell(self._record.run)
             make_topics(self._pipeline)
             state = self._run_in(session) if session is not None else self._run_in_own_session()
-            self._tell(state=state, error=None)
+            self._tell(state=state)
         except BaseException as error:
-            self._tell(state=State.FAILED, error=str(error) or type(error).__name__)
+            self._tell(state=State.FAILED, **_told(error))
             raise
         finally:
             self._record.close()
@@ -139,17 +141,24 @@ class Runner:
 
     def _run_in(self, session: SparkSession) -> State:
         while not self.switch.pressed.is_set():
-            try:
-                self._attempt(session)
+            failures = self._attempt(session)
+            if not failures:
                 break
-            except PipelineFailure as failure:
-                self._pause_after(failure)
+            self._pause_after(failures)
         if self.switch.taken_over_by is not None:
             raise TakenOver(self.switch.taken_over_by)
         return State.STOPPED if self.switch.pressed.is_set() else State.FINISHED
 
-    def _attempt(self, session: SparkSession) -> None:
-        queries = Queries(session, self._pipeline, self._observer.rows)
+    def _attempt(self, session: SparkSession) -> list[PipelineFailure]:
+        """Until all queries have ended, or some have failed: those are returned."""
+        try:
+            return self._watched(session)
+        except PipelineFailure as failure:
+            return [failure]
+
+    def _watched(self, session: SparkSession) -> list[PipelineFailure]:
+        queries = Queries(session, self._pipeline, self._observer.rows, self._record.run.queries)
+        self._tell(queries=queries.states)
         reporter = report_progress(
             session,
             self._pipeline.cluster.bootstrap_servers,
@@ -159,43 +168,74 @@ class Runner:
         with reporter:
             queries.start()
             try:
-                self._watch(queries)
+                return self._watch(queries)
             except JVM_GONE as error:
                 raise PipelineFailure(None, SparkGone()) from error
             finally:
                 with suppress(*JVM_GONE):
                     queries.stop_now()
 
-    def _watch(self, queries: Queries) -> None:
-        self._tell(state=State.RUNNING, error=None)
-        while queries.is_active and queries.failure() is None:
+    def _watch(self, queries: Queries) -> list[PipelineFailure]:
+        self._tell_progress(queries)
+        while queries.is_active and not queries.failures():
             if self.switch.pressed.wait(WATCH_S):
                 self._tell(state=State.STOPPING)
                 queries.stop_after_batches(self.switch.hurry)
             self._tell_progress(queries)
         self._tell_progress(queries)
-        failure = queries.failure()
-        if failure is not None:
-            raise failure
+        failures = queries.failures()
+        if not failures and not self.switch.pressed.is_set():
+            # A query that ends by itself has got through, also where there was nothing to read any more.
+            self._tell(queries=tuple(replace(query, is_failing=False) for query in queries.states))
+        return failures
 
-    def _pause_after(self, failure: PipelineFailure) -> None:
-        """Until it is time for another try, or somebody wants it to end. Raises the failure if it was the last."""
-        pause_s = None if failure.is_hopeless else self._restarts.pause_s(got_through=self._got_through)
-        self._got_through = False
-        if pause_s is None or self.switch.pressed.is_set():
-            raise failure
-        self._observer.restarting(failure, pause_s)
-        self._tell(state=State.STARTING, error=str(failure), restarts=self._restarts.total)
+    def _pause_after(self, failures: list[PipelineFailure]) -> None:
+        """Until it is time for another try, or somebody wants it to end. Raises a failure that was the last."""
+        hopeless = next((failure for failure in failures if failure.is_hopeless), None)
+        pause_s = None if hopeless else self._restarts.pause_s([failure.query for failure in failures])
+        is_pressed = self.switch.pressed.is_set()
+        is_last = pause_s is None or is_pressed
+        self._tell(queries=_marked(self._record.run.queries, failures, is_last=is_last))
+        if pause_s is None or is_pressed:
+            raise hopeless or failures[-1]
+        self._tell(state=State.DEGRADED, restarts=self._restarts.total, **_told(failures[-1]))
+        for failure in failures:
+            self._observer.restarting(failure, pause_s)
         self.switch.pressed.wait(pause_s)
 
     # ---- telling
 
     def _tell_progress(self, queries: Queries) -> None:
         for progress in queries.new_progress():
-            self._got_through = True
             self._observer.batch(progress)
-        self._tell(queries=queries.states)
+        states = queries.states
+        for query in states:
+            if not query.is_failing:
+                self._restarts.got_through(query.sink)
+        if self.switch.pressed.is_set():
+            self._tell(queries=states)
+        else:
+            self._tell(queries=states, state=State.DEGRADED if is_any_failing(states) else State.RUNNING)
 
     def _tell(self, **changes: Any) -> None:
         self._record.update(**changes)
         self._observer.tell(self._record.run)
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """The run's last error, with its time and its place."""
+    query = error.query if isinstance(error, PipelineFailure) else None
+    return {"error": shortened(str(error) or type(error).__name__), "error_at": now_utc(), "error_in": query}
+
+
+def _marked(
+    queries: tuple[QueryState, ...], failures: list[PipelineFailure], *, is_last: bool
+) -> tuple[QueryState, ...]:
+    """As they are after these failures; unless it is the last, the pipeline starts again because of them."""
+    now, by_name = now_utc(), {failure.query: failure for failure in failures}
+    return tuple(
+        replace(query.failed(str(failure), now, failure.batch_id), restarts=query.restarts + (not is_last))
+        if (failure := by_name.get(query.sink))
+        else query.started_again()
+        for query in queries
+    )

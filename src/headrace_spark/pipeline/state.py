@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from headrace.client.offsets import Edge, find_bounds
 from headrace.client.producer import BatchingProducer
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
+from headrace_spark.pipeline.query_state import QueryState, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,12 +40,15 @@ TOPIC_CONFIGS = {
 }
 HEARTBEAT_S = 5.0  # how often a run renews its record
 SILENT_AFTER_S = 30.0  # six beats missed: the run, its machine or its network is gone
+_TIMES = ("started_at", "updated_at", "error_at")
 STOP_SUFFIX = "/stop"  # a slash cannot be part of a pipeline's name
 
 
 class State(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
+    DEGRADED = "degraded"
+    """It goes on, but some query fails, and has got through nothing since."""
     STOPPING = "stopping"
     FINISHED = "finished"
     """It did all there was to do."""
@@ -55,23 +59,6 @@ class State(StrEnum):
     @property
     def is_over(self) -> bool:
         return self in {State.FINISHED, State.FAILED, State.STOPPED}
-
-
-@dataclass(frozen=True, slots=True)
-class QueryState:
-    """How one streaming query, the way to one sink, is doing. What is not known is None."""
-
-    sink: str
-    batch_id: int | None = None
-    """The last batch that was completed."""
-    rows: int = 0
-    """Read by this run."""
-    rows_per_s: float | None = None
-    batch_ms: int | None = None
-    lag: int | None = None
-    """Records that are in the source topics and were not read yet."""
-    state_rows: int = 0
-    state_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +74,20 @@ class RunState:
     queries: tuple[QueryState, ...] = ()
     restarts: int = 0
     error: str | None = None
-    """Why it failed; while it starts again, why it had to."""
+    """The last one: why it failed, or why it had to start again, also if it has got over it."""
+    error_at: datetime | None = None
+    error_in: str | None = None
+    """The query that failed; None if it was none of them."""
 
     def is_alive(self, now: datetime) -> bool:
         """As far as one can tell: it is not over, and was heard of lately."""
         return not self.state.is_over and self.silent_s(now) < SILENT_AFTER_S
 
     def is_well(self, now: datetime) -> bool:
-        return self.state in {State.FINISHED, State.STOPPED} or self.is_alive(now)
+        """It ended as it should, or is alive and no query of it fails."""
+        if self.state.is_over:
+            return self.state is not State.FAILED
+        return self.is_alive(now) and self.state is not State.DEGRADED
 
     def silent_s(self, now: datetime) -> float:
         return (now - self.updated_at).total_seconds()
@@ -104,19 +97,19 @@ class RunState:
         return f"process {self.pid} on {self.host}"
 
     def to_json(self) -> dict[str, Any]:
-        facts = asdict(self)
-        for name in ("started_at", "updated_at"):
-            facts[name] = facts[name].isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        facts = {item.name: getattr(self, item.name) for item in fields(self)}
+        for name in _TIMES:
+            facts[name] = None if facts[name] is None else time_text(facts[name])
+        facts["queries"] = [query.to_json() for query in self.queries]
         return facts
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> RunState:
         """Unknown keys are passed over: a newer version may say more."""
         known = {item.name: facts[item.name] for item in fields(cls) if item.name in facts}
-        known["state"] = State(facts["state"])
-        known["started_at"] = datetime.fromisoformat(facts["started_at"])
-        known["updated_at"] = datetime.fromisoformat(facts["updated_at"])
-        known["queries"] = tuple(_query_from_json(query) for query in facts.get("queries", ()))
+        known["state"] = _state_from_text(facts["state"])
+        known.update({name: datetime.fromisoformat(facts[name]) for name in _TIMES if facts.get(name) is not None})
+        known["queries"] = tuple(QueryState.from_json(query) for query in facts.get("queries", ()))
         return cls(**known)
 
 
@@ -139,6 +132,12 @@ class AlreadyRunning(Exception):
 
 def new_run(name: str, run_id: str, master: str, now: datetime) -> RunState:
     return RunState(name, run_id, State.STARTING, now, now, socket.gethostname(), os.getpid(), master)
+
+
+def with_past(run: RunState, before: RunState) -> RunState:
+    """A run that follows another knows what that one went through: to start anew heals nothing by itself."""
+    queries = tuple(query.inherited() for query in before.queries)
+    return replace(run, queries=queries, error=before.error, error_at=before.error_at, error_in=before.error_in)
 
 
 def now_utc() -> datetime:
@@ -223,8 +222,14 @@ def _note(runs: dict[str, RunState], record: Record) -> None:
         runs.pop(bytes(record.key).decode(errors="replace"), None)
 
 
-def _query_from_json(facts: Mapping[str, Any]) -> QueryState:
-    return QueryState(**{item.name: facts[item.name] for item in fields(QueryState) if item.name in facts})
+def _state_from_text(text: str) -> State:
+    """A state that a newer version has and this one does not know is one of a run that goes on: nobody may take it
+    for one that has ended.
+    """
+    try:
+        return State(text)
+    except ValueError:
+        return State.RUNNING
 
 
 def _encode(value: object) -> bytes:

@@ -14,8 +14,9 @@ from headrace.cli.pipeline_text import run_row, status_text
 from headrace_spark.pipeline.display import JsonLines, LiveTable
 from headrace_spark.pipeline.failures import PipelineFailure
 from headrace_spark.pipeline.query_progress import Progress, lag_of, progress_of
+from headrace_spark.pipeline.query_state import QueryState
 from headrace_spark.pipeline.spec import load
-from headrace_spark.pipeline.state import QueryState, State, new_run
+from headrace_spark.pipeline.state import State, new_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +74,29 @@ def test_a_run_that_is_silent_is_not_shown_as_running() -> None:
     assert "no sign of life" not in status_text(ended, later)
 
 
+def test_a_query_that_fails_is_told_with_its_error_and_what_is_not_known_is_not_a_number() -> None:
+    failing = QueryState("files", 6, lag=0).failed("the disk is full", NOON, 7)
+    run = replace(RUN, state=State.DEGRADED, queries=(QUERY, failing), restarts=2)
+    run = replace(run, error="the disk is full", error_at=NOON, error_in="files")
+    text = status_text(run, NOON)
+    assert "State:      degraded" in text
+    assert "Last error: 2026-01-01T12:00:00.000Z in files: the disk is full" in text
+    assert "files failed at 2026-01-01T12:00:00.000Z in batch 7: the disk is full" in text
+    assert run_row(run, NOON)[4] == "unknown", "the lag of the query that is well is not the pipeline's"
+    assert not run.is_well(NOON)
+    recovered = replace(run, state=State.RUNNING, queries=(QUERY, replace(failing, is_failing=False, lag=4)))
+    assert recovered.is_well(NOON)
+    assert "Last error: 2026-01-01T12:00:00.000Z in files: the disk is full" in status_text(recovered, NOON)
+    assert "files failed" not in status_text(recovered, NOON)
+    assert run_row(recovered, NOON)[4] == 17
+
+
+def test_an_error_that_is_kept_has_an_end() -> None:
+    kept = QueryState("files").failed("x" * 100_000, NOON, None).error
+    assert kept is not None
+    assert (len(kept), kept[-1]) == (2000, "…")
+
+
 def source(end: Any, latest: Any) -> dict[str, Any]:
     return {"endOffset": end, "latestOffset": latest}
 
@@ -85,6 +109,7 @@ def source(end: Any, latest: Any) -> dict[str, Any]:
         ([source('{"t":{"0":5}}', '{"t":{"0":5}}'), source('{"u":{"0":1}}', '{"u":{"0":2}}')], 1),
         ([source('{"t":{"0":5}}', None)], None),
         ([source("12", "13")], None),
+        ([], None),
     ],
 )
 def test_lag_is_what_there_is_less_what_was_read(sources: list[dict[str, Any]], lag: int | None) -> None:
@@ -101,4 +126,4 @@ def test_what_spark_tells_becomes_a_few_numbers() -> None:
         "sources": [],
         "stateOperators": [{"numRowsTotal": 4, "memoryUsedBytes": 100}, {"numRowsTotal": 1, "memoryUsedBytes": 50}],
     }
-    assert progress_of("q", told) == Progress("q", 3, "2026-01-01T12:00:00.000Z", 100, 312.5, 320, 0, 5, 150)
+    assert progress_of("q", told) == Progress("q", 3, "2026-01-01T12:00:00.000Z", 100, 312.5, 320, None, 5, 150)

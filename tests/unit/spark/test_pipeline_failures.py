@@ -82,15 +82,33 @@ def test_what_would_end_the_same_way_is_not_tried_again(error: Exception, is_hop
 
 def test_pauses_double_up_to_their_limit_and_attempts_end() -> None:
     restarts = Restarts(RestartPolicy(4, 1.0, 5.0))
-    assert [restarts.pause_s(got_through=False) for _ in range(5)] == [1.0, 2.0, 4.0, 5.0, None]
-
-
-def test_a_batch_that_got_through_begins_the_count_anew() -> None:
-    restarts = Restarts(RestartPolicy(2, 1.0, 60.0))
-    pauses = [restarts.pause_s(got_through=got_through) for got_through in (False, False, True, False, False)]
-    assert pauses == [1.0, 2.0, 1.0, 2.0, None]
+    assert [restarts.pause_s(["a"]) for _ in range(5)] == [1.0, 2.0, 4.0, 5.0, None]
     assert restarts.total == 4
 
 
+def test_a_query_that_got_through_begins_its_count_anew() -> None:
+    restarts = Restarts(RestartPolicy(2, 1.0, 60.0))
+    assert [restarts.pause_s(["a"]) for _ in range(2)] == [1.0, 2.0]
+    restarts.got_through("a")
+    assert [restarts.pause_s(["a"]) for _ in range(3)] == [1.0, 2.0, None]
+    assert restarts.total == 4
+
+
+def test_what_others_get_through_does_not_help_the_query_that_fails() -> None:
+    restarts = Restarts(RestartPolicy(2, 1.0, 60.0))
+    pauses = []
+    for failed in (["a", "b"], ["b"], ["a", "b"]):
+        restarts.got_through("c")
+        pauses.append(restarts.pause_s(failed))
+    assert pauses == [1.0, 2.0, None], "b has failed three times in a row"
+
+
+def test_a_start_that_succeeds_ends_the_count_of_those_that_did_not() -> None:
+    restarts = Restarts(RestartPolicy(1, 1.0, 60.0))
+    assert restarts.pause_s([None]) == 1.0
+    restarts.got_through("a")
+    assert [restarts.pause_s([None]) for _ in range(2)] == [1.0, None]
+
+
 def test_a_policy_without_attempts_never_restarts() -> None:
-    assert Restarts(RestartPolicy(0, 1.0, 60.0)).pause_s(got_through=True) is None
+    assert Restarts(RestartPolicy(0, 1.0, 60.0)).pause_s(["a"]) is None

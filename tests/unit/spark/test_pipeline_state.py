@@ -14,12 +14,12 @@ import pytest
 from headrace.client.producer import BatchingProducer
 from headrace.testing import Broker
 from headrace_spark.blocking import BlockingCluster
+from headrace_spark.pipeline.query_state import QueryState
 from headrace_spark.pipeline.run_record import RunRecord
 from headrace_spark.pipeline.state import (
     SILENT_AFTER_S,
     TOPIC,
     AlreadyRunning,
-    QueryState,
     RunState,
     State,
     ask_to_stop,
@@ -93,13 +93,18 @@ def test_a_record_says_all_again_when_it_is_read() -> None:
     queries = (QueryState("topic-a", 3, 1000, 51.5, 200, 0, 7, 4096), QueryState("dead-letters"))
     run = replace(new_run("orders", "r1", "local[*]", NOON), queries=queries, restarts=2, error="no such topic: 'ä'")
     assert RunState.from_json(run.to_json()) == run
+    run = replace(run, queries=(queries[0].failed("ö", NOON, 4),), error_at=NOON, error_in="topic-a")
+    assert RunState.from_json(run.to_json()) == run
 
 
 def test_a_newer_version_may_say_more() -> None:
     facts = new_run("orders", "r1", "local[*]", NOON).to_json()
     facts["colour"] = "green"
     facts["queries"] = [{"sink": "a", "batch_id": 1, "temperature": 20}]
-    assert RunState.from_json(facts).queries == (QueryState("a", 1),)
+    facts["state"] = "dreaming"
+    told = RunState.from_json(facts)
+    assert told.queries == (QueryState("a", 1),)
+    assert told.is_alive(NOON), "whatever it does, it has not ended"
 
 
 @pytest.mark.parametrize(
@@ -130,6 +135,19 @@ def test_a_run_is_seen_from_its_claim_to_its_end(broker: Broker, client: Blockin
     ended = read(client, "seen")
     assert (ended.state, ended.queries) == (State.FINISHED, (QueryState("a", 4),))
     claim(broker, "seen").close()  # what has ended is in nobody's way
+
+
+def test_the_next_run_knows_what_the_last_one_went_through(broker: Broker, client: BlockingCluster) -> None:
+    first = claim(broker, "heir")
+    failing = QueryState("a", 4, rows=10, lag=0, restarts=2).failed("the disk is full", NOON, 5)
+    first.update(state=State.FAILED, queries=(failing,), error="the disk is full", error_at=NOON, error_in="a")
+    first.close()
+    claim(broker, "heir").close()
+    told = read(client, "heir")
+    assert (told.error, told.error_at, told.error_in) == ("the disk is full", NOON, "a")
+    (query,) = told.queries
+    assert (query.is_failing, query.error, query.batch_id) == (True, "the disk is full", 4)
+    assert (query.rows, query.restarts, query.lag) == (0, 0, None)
 
 
 def test_a_second_run_is_refused_and_told_where_the_first_is(broker: Broker) -> None:

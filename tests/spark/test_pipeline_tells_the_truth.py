@@ -1,0 +1,122 @@
+"""What `headrace pipeline status` says of a pipeline that is in trouble: what is, and not what one would like."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace_spark.pipeline.failures import PipelineFailure
+from headrace_spark.pipeline.runner import Runner
+from headrace_spark.pipeline.spec import load
+from headrace_spark.pipeline.state import State, now_utc
+from tests.clients.commands import call_here
+from tests.spark.source_topics import produce
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from headrace.testing import Broker
+    from headrace_spark.pipeline.query_progress import Progress
+    from headrace_spark.pipeline.state import RunState
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+PATIENCE_S = 60.0  # against hangs only
+
+
+class Witness:
+    """An observer that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[RunState] = []
+        self.batches: list[Progress] = []
+        self.failures: list[PipelineFailure] = []
+
+    def tell(self, run: RunState) -> None:
+        self.told.append(run)
+
+    def batch(self, progress: Progress) -> None:
+        self.batches.append(progress)
+
+    def rows(self, query: str, batch_id: int, rows: list[dict[str, Any]], more_count: int) -> None: ...
+
+    def restarting(self, failure: PipelineFailure, pause_s: float) -> None:
+        self.failures.append(failure)
+
+
+def status_when(broker: Broker, name: str, state: State) -> tuple[int, dict[str, Any], str]:
+    """Exit code and answers of `pipeline status`, once it tells of that state."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        asked = call_here(broker.bootstrap_servers, "pipeline", "status", name, "--format", "json")
+        told = json.loads(asked.out)
+        if told["state"] == state or time.monotonic() > deadline_s:
+            return asked.code, told, call_here(broker.bootstrap_servers, "pipeline", "status", name).out
+
+
+THREE_WAYS = """
+name = "three-ways"
+[[source]]
+name = "words"
+topic = "three-ways-in"
+format = "text"
+undecodable = "drop"
+[[sink]]
+name = "good"
+topic = "three-ways-out"
+[[sink]]
+name = "blocked-1"
+parquet = "file/1"
+[[sink]]
+name = "blocked-2"
+parquet = "file/2"
+[run]
+trigger = "100 ms"
+checkpoint = "checkpoint"
+restart_attempts = 2
+restart_backoff = "50 ms"
+"""
+
+
+def test_a_crash_loop_is_degraded_and_then_failed_whatever_the_other_queries_get_through(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()  # where a directory should be
+    (tmp_path / "three.toml").write_text(THREE_WAYS)
+    broker.create_topic("three-ways-in")
+    produce(broker, "three-ways-in", ["first"])
+    seen: list[tuple[int, dict[str, Any], str]] = []
+
+    class Inquirer(Witness):
+        def restarting(self, failure: PipelineFailure, pause_s: float) -> None:
+            produce(broker, "three-ways-in", ["more for the query that is well"])
+            if not seen:
+                seen.append(status_when(broker, "three-ways", State.DEGRADED))
+            super().restarting(failure, pause_s)
+
+    inquirer = Inquirer()
+    with pytest.raises(PipelineFailure) as gave_up:
+        Runner(load(tmp_path / "three.toml", bootstrap_servers=broker.bootstrap_servers), inquirer).run(spark)
+    code, told, text = seen[0]
+    assert (code, told["restarts"]) == (3, 1)
+    assert "State:      degraded" in text
+    assert "Parent path is not a directory" in told["error"]
+    assert "\n" not in told["error"]
+    assert told["error_at"] > told["started_at"]
+    assert f"{told['error_at']} in {told['error_in']}: {told['error']}" in text
+    failing = {query["sink"]: query for query in told["queries"] if query["is_failing"]}
+    assert failing.keys() == {failure.query for failure in inquirer.failures[: len(failing)]}
+    for query in failing.values():
+        assert (query["restarts"], query["lag"], query["error_batch"]) == (1, None, 0)
+        assert f"{query['sink']} failed at {query['error_at']} in batch 0: {query['error']}" in text
+    since = inquirer.told.index(next(run for run in inquirer.told if run.restarts))
+    assert {run.state for run in inquirer.told[since:]} == {State.DEGRADED, State.FAILED}
+    assert not any(run.is_well(now_utc()) for run in inquirer.told[since:])
+    code, told, text = status_when(broker, "three-ways", State.FAILED)
+    assert (code, told["error_in"]) == (3, gave_up.value.query)
+    assert str(gave_up.value) in text
