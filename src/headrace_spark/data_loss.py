@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.model.names import topic_id_text
+
 if TYPE_CHECKING:
-    from headrace.model.names import TopicPartition
+    from headrace.model.names import TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -48,3 +50,17 @@ class LossPolicy(NamedTuple):
             f"topic {name.topic!r}, partition {name.partition}: it was to be read from offset {next_offset}, "
             "but there is no such partition any more, or the options no longer choose it"
         )
+
+    def report_made_anew(self, topic: str, before: TopicId, now: TopicId) -> None:
+        """It has another id than when it was read last. Raise, or warn and let the caller begin at its first offset."""
+        what = (
+            f"topic {topic!r} was deleted and made anew since it was read last: its id was {topic_id_text(before)}, "
+            f"now it is {topic_id_text(now)}"
+        )
+        if self.is_fatal:
+            raise DataLoss(
+                f"{what}. What was not read of the old one is gone, and offsets in it mean nothing in the new one. "
+                "To go on at the beginning of the new topic, set the option 'failOnDataLoss' to 'false' (in a "
+                "pipeline's file fail_on_data_loss = false)"
+            )
+        log.warning("%s; it is read from its beginning, as the option 'failOnDataLoss' is 'false'", what)

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from headrace.client.offsets import Edge, find_bounds, find_offsets
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import TopicPartition
+from headrace.model.names import NO_TOPIC_ID, TopicPartition
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.data_loss import Bounds, LossPolicy
 from headrace_spark.options import Assign, AtOffsets, AtTime, AtTimes, Subscribe, SubscribePattern
 from headrace_spark.ranges import readable_range, split_ranges
-from headrace_spark.source_offsets import EARLIEST, LATEST
+from headrace_spark.source_offsets import EARLIEST, LATEST, made_anew, without_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from headrace.client.cluster import Cluster
     from headrace.client.view import Topic
     from headrace_spark.options import Place, SourceOptions
     from headrace_spark.ranges import OffsetRange
-    from headrace_spark.source_offsets import Offsets
+    from headrace_spark.source_offsets import Offsets, TopicIds
 
     AllBounds = dict[TopicPartition, Bounds]
+
+
+class Outlook(NamedTuple):
+    """What there is to read since the last batch."""
+
+    starts: Offsets
+    """Where it begins. Topics that were made anew have none: they are read from their beginning, as all new ones."""
+    bounds: AllBounds
+    topic_ids: TopicIds
+
 
 OWN_TOPICS = ("__spark-staging-", "__headrace_")
 
@@ -37,6 +47,8 @@ class Planner:
         self._blocking = BlockingCluster(options.reach.bootstrap_servers, options.reach.settings)
         self._cluster: Cluster = self._blocking.cluster
         self.losses = LossPolicy(options.fail_on_data_loss)
+        self.topic_ids: TopicIds = {}
+        """Of the topics that were found when this last looked for any."""
 
     def close(self) -> None:
         self._blocking.close()
@@ -77,26 +89,37 @@ class Planner:
 
         return self._blocking.run(latest_offsets())
 
-    def bounds_since(self, known: Offsets) -> AllBounds:
+    def outlook(self, known: Offsets, topic_ids: TopicIds) -> Outlook:
         """What each partition holds now: those of `known` that are still there, and new ones."""
+        return self._blocking.run(self._outlook(known, topic_ids))
 
-        async def bounds_since() -> AllBounds:
-            return await self._bounds_not_below(self._complete(await self._chosen(), known), known)
+    async def _outlook(self, known: Offsets, topic_ids: TopicIds) -> Outlook:
+        found = self._complete(await self._chosen(), known)
+        starts = without_topics(known, self._report_made_anew(topic_ids))
+        return Outlook(starts, await self._bounds_not_below(found, starts), self.topic_ids)
 
-        return self._blocking.run(bounds_since())
-
-    def stream_ranges(self, starts: Offsets, ends: Offsets) -> list[OffsetRange]:
+    def stream_ranges(self, starts: Offsets, ends: Offsets, end_ids: TopicIds) -> list[OffsetRange]:
         """What one batch of a streaming query reads, cut into tasks. New partitions are read from their beginning."""
-        return self._blocking.run(self._stream_ranges(starts, ends))
+        return self._blocking.run(self._stream_ranges(starts, ends, end_ids))
 
-    async def _stream_ranges(self, starts: Offsets, ends: Offsets) -> list[OffsetRange]:
+    async def _stream_ranges(self, starts: Offsets, ends: Offsets, end_ids: TopicIds) -> list[OffsetRange]:
         wanted = [name for name, end in ends.items() if starts.get(name, 0) not in {end, LATEST}]
         found = await self._find_topics({name.topic for name in wanted})
-        there = [name for name in wanted if _exists(name, found)]
+        # Made anew after the batch was planned: what was to be read of them is gone.
+        anew = self._report_made_anew(end_ids)
+        there = [name for name in wanted if _exists(name, found) and name.topic not in anew]
         for name in sorted(set(wanted) - set(there)):
-            self.losses.report_gone(name, starts.get(name, 0))
+            if name.topic not in anew:
+                self.losses.report_gone(name, starts.get(name, 0))
         bounds = await self._bounds_not_below(there, ends)
         return self._cut({name: starts.get(name, 0) for name in there}, ends, bounds)
+
+    def _report_made_anew(self, known: TopicIds) -> set[str]:
+        """Those of the known topics that are others by now."""
+        topics = made_anew(known, self.topic_ids)
+        for topic in sorted(topics):
+            self.losses.report_made_anew(topic, known[topic], self.topic_ids[topic])
+        return topics
 
     # Which partitions.
 
@@ -109,7 +132,9 @@ class Planner:
                 view = await self._cluster.survey()
                 is_chosen = re.compile(pattern).fullmatch
                 return _partitions(
-                    {name: topic for name, topic in view.topics.items() if is_chosen(name) and not _is_internal(topic)}
+                    self._noted(
+                        topic for topic in view.topics.values() if is_chosen(topic.name) and not _is_internal(topic)
+                    )
                 )
             case Assign(partitions):
                 found = await self._find_topics({name.topic for name in partitions})
@@ -150,7 +175,12 @@ class Planner:
                     raise Refusal(code, f"topic {name!r}: {code.name.lower().replace('_', ' ')}")
             return {name: view.topics[name] for name in names if name in view.topics}
 
-        return await cluster.persist(attempt)
+        return self._noted((await cluster.persist(attempt)).values())
+
+    def _noted(self, topics: Iterable[Topic]) -> dict[str, Topic]:
+        found = {topic.name: topic for topic in topics}
+        self.topic_ids = {name: topic.topic_id for name, topic in found.items() if topic.topic_id != NO_TOPIC_ID}
+        return found
 
     # Which offsets.
 
@@ -217,7 +247,9 @@ class Planner:
             readable_range(name, starts[name], ends[name], bounds[name], self.losses)
             for name in sorted(starts.keys() & ends.keys())
         ]
-        ranges = [readable for readable in found if readable is not None]
+        ranges = [
+            readable._replace(topic_id=self.topic_ids.get(readable.topic)) for readable in found if readable is not None
+        ]
         return split_ranges(ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
 

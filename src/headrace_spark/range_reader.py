@@ -10,8 +10,10 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headrace.client.cluster import Patience
 from headrace.client.offsets import find_bounds
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_TOPIC_ID
 from headrace.wire.batches import HEADER_SIZE, read_header
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace_spark.blocking import BlockingCluster
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.client.cluster import Cluster
+    from headrace.model.names import TopicId
     from headrace.wire.messages.fetch import AbortedTransaction, PartitionData
     from headrace_spark.kafka_options import Reach
     from headrace_spark.options import SourceOptions
@@ -36,6 +39,14 @@ ANSWER_GRACE_S: Final = 10.0  # beyond that wait: a node may have to read a cold
 EMPTY_ANSWERS_MAX: Final = 3  # from a node that has records there, and is not throttled: they were compacted away
 
 _GONE: Final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+class AnotherTopic(Exception):
+    """The topic that was planned is gone, and another one has its name."""
+
+    def __init__(self, topic: str, wanted: TopicId, found: TopicId) -> None:
+        super().__init__(topic, wanted, found)
+        self.ids = (wanted, found)
 
 
 class Answer(NamedTuple):
@@ -52,7 +63,9 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
     # The driver has just spoken to the cluster: if nobody answers now, it is worth waiting for.
     patience_s = reach.settings.retry_for_s
     settings = replace(reach.settings, reach_for_s=patience_s, topic_wait_s=min(TOPIC_WAIT_S, patience_s))
-    decoder = RangeDecoder(*wanted, options.columns, read_committed=reach.is_read_committed)
+    decoder = RangeDecoder(
+        *wanted.name, wanted.start, wanted.end, options.columns, read_committed=reach.is_read_committed
+    )
     names = list(options.column_names)
     with BlockingCluster(reach.bootstrap_servers, settings) as blocking:
         feed = blocking.run(_open_feed(blocking.cluster, reach, wanted, LossPolicy(options.fail_on_data_loss)))
@@ -77,6 +90,7 @@ class RangeFeed:
         self._cluster = cluster
         self._reach = reach
         self._name = wanted.name
+        self._topic_id = wanted.topic_id
         self._next_offset = wanted.start
         self._end = wanted.end
         self._losses = losses
@@ -96,7 +110,7 @@ class RangeFeed:
 
     async def _fetch_all(self) -> None:
         try:
-            await self._cluster.topic(self._name.topic)
+            await self._find_topic()
             while self._next_offset < self._end:
                 answer = await self._fetch()
                 if answer is not None:
@@ -107,12 +121,32 @@ class RangeFeed:
         else:
             await self._answers.put(None)
 
+    async def _find_topic(self) -> None:
+        """A node may not have heard of it yet, and still tell of the one before."""
+        cluster, topic = self._cluster, self._name.topic
+        await cluster.topic(topic)
+        patience = Patience(cluster, cluster.settings.topic_wait_s)
+        while (other := self._other_topic()) is not None:
+            await patience.wait_or_raise(other)
+            await cluster.refresh()
+
+    def _other_topic(self) -> AnotherTopic | None:
+        """What is known under the topic's name, if that is not the one that was planned."""
+        known = self._cluster.topic_id(self._name.topic)
+        if self._topic_id is None or known in {self._topic_id, NO_TOPIC_ID}:
+            return None
+        return AnotherTopic(self._name.topic, self._topic_id, known)
+
     def _judged(self, trouble: Exception) -> Exception | None:
         """A topic that was deleted meanwhile is a loss, and a loss may be put up with."""
-        if not isinstance(trouble, Refusal) or trouble.code not in _GONE:
-            return trouble
         try:
-            self._losses.report_gone(self._name, self._next_offset)
+            match trouble:
+                case AnotherTopic():
+                    self._losses.report_made_anew(self._name.topic, *trouble.ids)
+                case Refusal() if trouble.code in _GONE:
+                    self._losses.report_gone(self._name, self._next_offset)
+                case _:
+                    return trouble
         except DataLoss as loss:
             return loss
         return None
@@ -147,6 +181,8 @@ class RangeFeed:
     async def _ask(self) -> FetchResponse:
         """An answer about the partition, which may say that there is no such offset. Other refusals are raised."""
         cluster, name, reach = self._cluster, self._name, self._reach
+        if (other := self._other_topic()) is not None:
+            raise other
         leader = cluster.leader_of(name)
         if leader is None:
             raise cluster.why_no_leader(name)

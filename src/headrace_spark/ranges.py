@@ -12,6 +12,7 @@ from headrace_spark.source_offsets import LATEST
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from headrace.model.names import TopicId
     from headrace_spark.data_loss import Bounds, LossPolicy
     from headrace_spark.source_offsets import Offsets
 
@@ -22,6 +23,8 @@ class OffsetRange(NamedTuple):
     start: int
     end: int
     """Exclusive."""
+    topic_id: TopicId | None = None
+    """Of the topic that is meant, if the cluster tells ids: another one may get its name."""
 
     @property
     def name(self) -> TopicPartition:

@@ -23,7 +23,13 @@ from headrace_spark.plain_errors import plainly
 from headrace_spark.planner import Planner
 from headrace_spark.range_reader import read_range
 from headrace_spark.ranges import backlog, check_starts, limit_ends, past_expired
-from headrace_spark.source_offsets import from_document, to_document
+from headrace_spark.source_offsets import (
+    from_document,
+    made_anew,
+    to_document,
+    topic_ids_in,
+    without_topics,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from headrace_spark.ranges import OffsetRange
-    from headrace_spark.source_offsets import Document, Offsets
+    from headrace_spark.source_offsets import Document, Offsets, TopicIds
 
 
 class RangePartition(InputPartition):
@@ -66,6 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._planner: Planner | None = None
         self._target: Offsets | None = None  # where an available-now query ends
+        self._target_ids: TopicIds = {}
         self._latest: Offsets = {}
         self._last_batch_s = float("-inf")
 
@@ -78,7 +85,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def initialOffset(self) -> Document:  # noqa: N802 - Spark's names, here and below
-        return to_document(self._connected().initial_offsets())
+        planner = self._connected()
+        return to_document(planner.initial_offsets(), planner.topic_ids)
 
     @plainly
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -90,26 +98,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._connected().latest_offsets()
+        planner = self._connected()
+        self._target = planner.latest_offsets()
+        self._target_ids = planner.topic_ids
 
     @plainly
     def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
         """The end of the next batch. Losses are told here, before Spark writes the batch into its checkpoint."""
         planner = self._connected()
-        starts = from_document(start)
-        bounds = planner.bounds_since(starts)
+        starts, bounds, topic_ids = planner.outlook(from_document(start), topic_ids_in(start))
         check_starts(starts, bounds, planner.losses)
         self._latest = {name: bound.end for name, bound in bounds.items()}
-        ends = self._latest
-        if self._target is not None:
-            ends = {name: min(end, self._target[name]) for name, end in ends.items() if name in self._target}
+        ends = self._within_target(self._latest, topic_ids)
         if not isinstance(limit, ReadAllAvailable):
             starts = past_expired(starts, bounds)
             if self._is_too_little(sum(backlog(starts, ends).values())):
                 return start
             if isinstance(limit, ReadMaxRows):
                 ends = limit_ends(starts, ends, limit.max_rows)
-        return to_document(ends)
+        return to_document(ends, topic_ids)
 
     def reportLatestOffset(self) -> Document | None:  # noqa: N802
         """What there was when the last batch was planned; Spark shows it beside what was read."""
@@ -119,7 +126,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
         if start == end:
             return []  # so Spark asks when it restarts a query
-        ranges = self._connected().stream_ranges(from_document(start), from_document(end))
+        end_ids = topic_ids_in(end)
+        # What the batch before read of a topic says nothing about another one of its name.
+        starts = without_topics(from_document(start), made_anew(topic_ids_in(start), end_ids))
+        ranges = self._connected().stream_ranges(starts, from_document(end), end_ids)
         return [RangePartition(wanted) for wanted in ranges]
 
     def commit(self, end: Document) -> None:
@@ -141,6 +151,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planner is None:
             self._planner = Planner(self._options)
         return self._planner
+
+    def _within_target(self, ends: Offsets, topic_ids: TopicIds) -> Offsets:
+        """Not beyond what there was when an available-now query began; of a topic that was made anew since, what there
+        is now.
+        """
+        if self._target is None:
+            return ends
+        anew = made_anew(self._target_ids, topic_ids)
+        self._target |= {name: end for name, end in ends.items() if name.topic in anew}
+        self._target_ids = topic_ids
+        return {name: min(end, self._target[name]) for name, end in ends.items() if name in self._target}
 
     def _is_too_little(self, waiting: int) -> bool:
         """True if a batch is better put off: few records, and the last batch is not long ago."""

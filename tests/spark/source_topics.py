@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from headrace.client.admin import Admin
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.data_source import HeadraceDataSource
+from headrace_spark.source_offsets import from_document, to_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -91,6 +92,11 @@ class StreamWalk:
         if self.is_available_now:
             self.reader.prepareForTriggerAvailableNow()
 
+    @property
+    def ends(self) -> list[Document]:
+        """Of the batches, without the ids of their topics."""
+        return [without_ids(end) for end in self.planned]
+
     def next_batch(self) -> list[str] | None:
         """The values of the next batch; None if there is nothing new."""
         start = self.planned[-1] if self.planned else _stored(self.reader.initialOffset())
@@ -118,6 +124,10 @@ class StreamWalk:
 
 def _rows(batches: Any) -> list[Row]:
     return [row for batch in batches for row in batch.to_pylist()]
+
+
+def without_ids(offsets: Document) -> Document:
+    return to_document(from_document(offsets))
 
 
 def _stored(offsets: Document) -> Document:

@@ -51,7 +51,10 @@ def _numbers_in(node: NodeProcess, topic: str) -> list[int]:
 def _steps(batches: list[Progress]) -> list[dict[str, Any]]:
     """What a progress says about offsets."""
     sources = [batch["sources"][0] for batch in batches]
-    return [{name: source[name] for name in ("startOffset", "endOffset", "latestOffset")} for source in sources]
+    return [
+        {name: _of_partitions(source[name]) for name in ("startOffset", "endOffset", "latestOffset")}
+        for source in sources
+    ]
 
 
 @pytest.mark.parametrize("format_", BOTH)
@@ -154,7 +157,13 @@ def _row_count(history: History, options: dict[str, str]) -> int:
 
 def _logged(path: Path) -> Any:
     """The source's line in a file of the offset log."""
-    return json.loads(path.read_text().splitlines()[-1])
+    return _of_partitions(path.read_text().splitlines()[-1])
+
+
+def _of_partitions(offsets: str | dict[str, Any] | None) -> Any:
+    """Without the ids of topics, which ours has besides, and the official connector reads past."""
+    found = json.loads(offsets) if isinstance(offsets, str) else offsets
+    return found and {topic: partitions for topic, partitions in found.items() if partitions}
 
 
 def _batch_id(path: Path) -> int:

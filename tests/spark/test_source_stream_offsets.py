@@ -11,11 +11,22 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from headrace.model.names import TopicPartition
 from headrace.testing import Broker
 from headrace_spark.data_loss import DataLoss
-from tests.spark.source_topics import StreamWalk, add_partitions, delete_records, new_topic, numbered, produce, source
+from tests.spark.source_topics import (
+    StreamWalk,
+    add_partitions,
+    delete_records,
+    new_topic,
+    numbered,
+    produce,
+    source,
+    without_ids,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from headrace_spark.source_offsets import Document
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -40,7 +51,7 @@ def test_a_query_reads_what_is_there_and_then_what_comes(broker: Broker, topic: 
     produce(broker, topic, numbered(3))
     walks.append(walk := StreamWalk(source(broker, subscribe=topic, **EARLIEST)))
     assert walk.next_batch() == numbered(3)
-    assert walk.planned == [{topic: {"0": 3, "1": 0}}]
+    assert walk.ends == [{topic: {"0": 3, "1": 0}}]
     assert walk.reader.reportLatestOffset() == {topic: {"0": 3, "1": 0}}
     assert walk.next_batch() is None
     produce(broker, topic, ["x"], partition=1)
@@ -53,9 +64,9 @@ def test_the_latest_offset_is_kept_by_a_batch_that_reads_nothing(
 ) -> None:
     produce(broker, topic, ["before"])
     walks.append(walk := StreamWalk(source(broker, subscribe=topic)))
-    assert walk.reader.initialOffset() == {topic: {"0": -1, "1": -1}}
+    assert without_ids(walk.reader.initialOffset()) == {topic: {"0": -1, "1": -1}}
     assert walk.next_batch() == []
-    assert walk.planned == [{topic: {"0": 1, "1": 0}}]
+    assert walk.ends == [{topic: {"0": 1, "1": 0}}]
     produce(broker, topic, ["after"])
     walk.restart()
     assert walk.replay() == [], "a crash in the first batch does not move the start"
@@ -68,7 +79,7 @@ def test_places_for_each_partition(broker: Broker, topic: str, walks: list[Strea
     places = json.dumps({topic: {"0": 2, "1": -1}})
     walks.append(walk := StreamWalk(source(broker, subscribe=topic, startingOffsets=places)))
     assert walk.next_batch() == ["v2", "v3"]
-    assert walk.planned == [{topic: {"0": 4, "1": 4}}]
+    assert walk.ends == [{topic: {"0": 4, "1": 4}}]
     lenient = {"startingTimestamp": "99999999999999", "startingOffsetsByTimestampStrategy": "latest"}
     walks.append(late := StreamWalk(source(broker, subscribe=topic, **lenient)))
     assert late.next_batch() == []
@@ -80,7 +91,7 @@ def test_batches_are_limited_and_the_same_when_read_again(broker: Broker, topic:
     produce(broker, topic, numbered(10, 90), partition=1)
     walks.append(walk := StreamWalk(source(broker, subscribe=topic, maxOffsetsPerTrigger="20", **EARLIEST)))
     first = walk.next_batch()
-    assert walk.planned == [{topic: {"0": 18, "1": 2}}]
+    assert walk.ends == [{topic: {"0": 18, "1": 2}}]
     produce(broker, topic, numbered(50, 100), partition=1)
     walk.restart()
     assert walk.replay() == first
@@ -95,7 +106,8 @@ def test_batches_are_limited_and_the_same_when_read_again(broker: Broker, topic:
 def test_a_trigger_without_limit_reads_all(broker: Broker, topic: str, walks: list[StreamWalk]) -> None:
     produce(broker, topic, numbered(10))
     walks.append(walk := StreamWalk(source(broker, subscribe=topic, maxOffsetsPerTrigger="1", **EARLIEST)))
-    assert walk.reader.latestOffset({topic: {"0": 0, "1": 0}}, ReadAllAvailable()) == {topic: {"0": 10, "1": 0}}
+    end = walk.reader.latestOffset({topic: {"0": 0, "1": 0}}, ReadAllAvailable())
+    assert without_ids(end) == {topic: {"0": 10, "1": 0}}
 
 
 def test_few_records_wait_for_more(broker: Broker, topic: str, walks: list[StreamWalk]) -> None:
@@ -136,7 +148,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(
     add_partitions(broker, topic, 3)
     produce(broker, topic, numbered(3), partition=2)
     assert walk.next_batch() == ["v0", "v1"]
-    assert walk.planned[-1] == {topic: {"0": 0, "1": 0, "2": 2}}
+    assert walk.ends[-1] == {topic: {"0": 0, "1": 0, "2": 2}}
     walk.restart()
     assert walk.replay() == ["v0", "v1"]
     assert walk.next_batch() == ["v2"]
@@ -186,25 +198,90 @@ def test_a_topic_that_is_gone(broker: Broker, topic: str, walks: list[StreamWalk
         walk.next_batch()
     walk.restart(source(broker, **options, failOnDataLoss="false"))
     assert walk.next_batch() == ["y"]
-    assert walk.planned[-1] == {other: {"0": 1}}
+    assert walk.ends[-1] == {other: {"0": 1}}
     with pytest.raises(ValueError, match=f"there is no topic '{topic}'"):
         StreamWalk(source(broker, **options)).next_batch()
 
 
-def test_a_topic_that_was_made_again(broker: Broker, walks: list[StreamWalk]) -> None:
+MADE_ANEW = "was deleted and made anew since it was read last"
+
+
+def make_anew(broker: Broker, topic: str, values: list[str]) -> None:
+    broker.delete_topic(topic)
+    broker.create_topic(topic)
+    produce(broker, topic, values)
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["while the query runs", "between two runs"])
+@pytest.mark.parametrize("new_count", [1, 3, 5], ids=["shorter", "as long", "longer"])
+def test_a_topic_that_was_made_anew_is_another_one(
+    broker: Broker, walks: list[StreamWalk], caplog: pytest.LogCaptureFixture, new_count: int, is_running: bool
+) -> None:
     topic = new_topic(broker)
     produce(broker, topic, numbered(3))
     walks.append(walk := StreamWalk(source(broker, subscribe=topic, **EARLIEST)))
     assert walk.next_batch() == numbered(3)
-    broker.delete_topic(topic)
-    broker.create_topic(topic)
-    produce(broker, topic, ["new"])
-    with pytest.raises(DataLoss, match="the offsets from 3 on are wanted, but it holds offsets 0 to 0"):
+    make_anew(broker, topic, numbered(new_count, 100))
+    if not is_running:
+        walk.restart()
+    with pytest.raises(DataLoss, match=f"topic '{topic}' {MADE_ANEW}.*'failOnDataLoss' to 'false'"):
         walk.next_batch()
+    assert len(walk.planned) == 1, "nothing is planned on top of it"
     walk.restart(source(broker, subscribe=topic, failOnDataLoss="false", **EARLIEST))
-    assert walk.next_batch() == []
+    assert walk.next_batch() == numbered(new_count, 100)
+    assert f"topic '{topic}' {MADE_ANEW}" in caplog.text
+    assert "it is read from its beginning" in caplog.text
+    walk.restart(source(broker, subscribe=topic, **EARLIEST))
+    assert walk.replay() == numbered(new_count, 100), "the batch is the same when it is read again"
     produce(broker, topic, ["newer"])
     assert walk.next_batch() == ["newer"]
+
+
+def test_a_topic_that_is_made_anew_after_its_batch_was_planned(broker: Broker, walks: list[StreamWalk]) -> None:
+    topic = new_topic(broker)
+    produce(broker, topic, numbered(3))
+    hasty = {"subscribe": topic, "kafka__default__api__timeout__ms": "500", **EARLIEST}
+    walks.append(walk := StreamWalk(source(broker, **hasty)))
+    assert walk.next_batch() == numbered(3)
+    (task,) = walk.reader.partitions(_before(walk), walk.planned[-1])
+    make_anew(broker, topic, ["others"] * 5)
+    with pytest.raises(DataLoss, match=MADE_ANEW):
+        walk.read(task)
+    with pytest.raises(DataLoss, match=MADE_ANEW):
+        walk.replay()
+    walk.restart(source(broker, failOnDataLoss="false", **hasty))
+    assert walk.read(task) == []
+    assert walk.replay() == [], "what it was to read is gone"
+    assert walk.next_batch() == ["others"] * 5
+
+
+def _before(walk: StreamWalk) -> Document:
+    (topic,) = walk.ends[0]
+    return {topic: {"0": 0}}
+
+
+def test_an_available_now_query_reads_a_topic_that_is_made_anew_to_its_end(
+    broker: Broker, walks: list[StreamWalk]
+) -> None:
+    topic = new_topic(broker)
+    produce(broker, topic, numbered(3))
+    options = {"subscribe": topic, "failOnDataLoss": "false", "maxOffsetsPerTrigger": "2", **EARLIEST}
+    walks.append(walk := StreamWalk(source(broker, **options), is_available_now=True))
+    assert walk.next_batch() == numbered(2)
+    make_anew(broker, topic, numbered(5, 100))
+    assert walk.next_batch() == numbered(2, 100)
+    produce(broker, topic, ["later"])
+    assert [walk.next_batch() for _ in range(3)] == [numbered(2, 102), numbered(1, 104), None]
+
+
+def test_a_checkpoint_without_ids_is_read_and_gets_them(broker: Broker, walks: list[StreamWalk]) -> None:
+    topic = new_topic(broker)
+    produce(broker, topic, numbered(3))
+    walks.append(walk := StreamWalk(source(broker, subscribe=topic, **EARLIEST), planned=[{topic: {"0": 2}}]))
+    assert walk.next_batch() == ["v2"]
+    make_anew(broker, topic, numbered(9))
+    with pytest.raises(DataLoss, match=MADE_ANEW):
+        walk.next_batch()
 
 
 def test_a_node_that_comes_back_is_found_again(tmp_path: Path, walks: list[StreamWalk]) -> None:

@@ -69,7 +69,7 @@ def test_an_open_transaction_ends_what_is_read(broker: Broker, topic: str) -> No
     produce(broker, topic, ["c"])
     walk = StreamWalk(source(broker, subscribe=topic, **EARLIEST, **COMMITTED))
     assert walk.next_batch() == ["a"]
-    assert walk.planned[-1] == {topic: {"0": 1}}
+    assert walk.ends[-1] == {topic: {"0": 1}}
     assert walk.next_batch() is None
     assert values_of(source(broker, subscribe=topic)) == ["a", "b", "c"]
     producer.commit_transaction(30)

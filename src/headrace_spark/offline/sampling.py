@@ -37,7 +37,8 @@ async def mean_record_bytes(cluster: Cluster, ranges: list[PartitionRange], isol
 async def _sample(cluster: Cluster, wanted: OffsetRange, isolation: IsolationLevel) -> tuple[int, int]:
     """Bytes and rows of the first answer that a fetch of this range gets."""
     reach = Reach("", ClusterSettings(), isolation, partition_fetch_bytes=SAMPLE_BYTES)
-    decoder = RangeDecoder(*wanted, Columns(headers=True), read_committed=reach.is_read_committed)
+    columns = Columns(headers=True)
+    decoder = RangeDecoder(*wanted.name, wanted.start, wanted.end, columns, read_committed=reach.is_read_committed)
     feed = RangeFeed(cluster, reach, wanted, LossPolicy(is_fatal=False))
     try:
         answer = await feed.next_answer()

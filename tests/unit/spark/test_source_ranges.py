@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from headrace.model.names import TopicPartition
+from headrace.model.names import TopicId, TopicPartition
 from headrace_spark.data_loss import Bounds, DataLoss, LossPolicy
 from headrace_spark.progress import GroupPosition
 from headrace_spark.ranges import OffsetRange, backlog, check_starts, limit_ends, readable_range, split_ranges
-from headrace_spark.source_offsets import LATEST, from_document, parse_offsets, to_document
+from headrace_spark.source_offsets import LATEST, from_document, parse_offsets, to_document, topic_ids_in
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 STRICT, LENIENT = LossPolicy(is_fatal=True), LossPolicy(is_fatal=False)
@@ -26,6 +26,18 @@ def test_offsets_have_the_connectors_form_in_one_order() -> None:
     assert text == '{"a":{"0":-2},"z":{"9":2,"10":1}}'
     assert parse_offsets(text) == offsets
     assert from_document({}) == {}
+
+
+def test_offsets_name_their_topics_by_id_in_a_form_that_others_read_past() -> None:
+    offsets = {TopicPartition("b", 0): 1, TopicPartition("a", 1): 7}
+    ids = {"a": TopicId(bytes(range(16))), "c": TopicId(bytes(16))}
+    document = to_document(offsets, ids)
+    assert document == {"a": {"1": 7}, "b": {"0": 1}, "a:AAECAwQFBgcICQoLDA0ODw": {}}
+    assert from_document(document) == offsets
+    assert topic_ids_in(document) == {"a": ids["a"]}
+    assert topic_ids_in(to_document(offsets)) == {}
+    with pytest.raises(ValueError, match="16 bytes"):
+        topic_ids_in({"a:AA": {}})
 
 
 def test_a_limit_is_shared_in_proportion_to_what_waits() -> None:
