@@ -120,3 +120,93 @@ def test_a_crash_loop_is_degraded_and_then_failed_whatever_the_other_queries_get
     code, told, text = status_when(broker, "three-ways", State.FAILED)
     assert (code, told["error_in"]) == (3, gave_up.value.query)
     assert str(gave_up.value) in text
+
+
+LATE = """
+name = "late"
+[[source]]
+name = "visits"
+topic = "late-in"
+format = "json"
+schema = "page STRING, at TIMESTAMP"
+watermark = "at 1 minute"
+undecodable = "drop"
+tombstones = "drop"
+[query]
+sql = "SELECT page, count(*) AS visits FROM visits GROUP BY window(at, '1 minute'), page"
+[[sink]]
+name = "counts"
+topic = "late-out"
+mode = "update"
+[run]
+trigger = "available-now"
+checkpoint = "checkpoint"
+"""
+
+
+def test_rows_that_come_too_late_are_counted_over_runs(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    (tmp_path / "late.toml").write_text(LATE)
+    broker.create_topic("late-in")
+
+    def run(*visits: tuple[str, str]) -> int:
+        produce(broker, "late-in", [json.dumps({"page": page, "at": f"2026-01-01T{at}Z"}) for page, at in visits])
+        Runner(load(tmp_path / "late.toml", bootstrap_servers=broker.bootstrap_servers), Witness()).run(spark)
+        code, told, text = status_when(broker, "late", State.FINISHED)
+        (query,) = told["queries"]
+        assert (code, "LATE ROWS" in text) == (0, True)
+        return int(query["late_rows"])
+
+    assert run(("/a", "10:00:00"), ("/a", "12:00:00")) == 0, "in one batch nothing is late"
+    # Spark counts what reaches the operator that drops it: rows of one page and minute are one by then.
+    assert run(*[("/a", f"10:00:{second}") for second in range(10, 20)], ("/b", "10:00:00")) == 2
+    assert run(("/a", "10:00:00"), ("/a", "12:00:01")) == 3
+
+
+ANEW = """
+name = "anew"
+[[source]]
+name = "words"
+topic = "anew-in"
+format = "text"
+undecodable = "drop"
+fail_on_data_loss = true
+[[sink]]
+name = "files"
+parquet = "out/"
+[run]
+trigger = "available-now"
+checkpoint = "checkpoint"
+restart = "never"
+"""
+
+
+def test_a_topic_that_was_made_anew_stops_the_pipeline_or_is_read_from_its_beginning(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    file = tmp_path / "anew.toml"
+    file.write_text(ANEW)
+
+    def run() -> None:
+        Runner(load(file, bootstrap_servers=broker.bootstrap_servers), Witness()).run(spark)
+
+    def words() -> list[str]:
+        return sorted(row["value"] for row in spark.read.parquet(str(tmp_path / "out")).collect())
+
+    broker.create_topic("anew-in")
+    produce(broker, "anew-in", ["old 1", "old 2"])
+    run()
+    broker.delete_topic("anew-in")
+    broker.create_topic("anew-in")
+    produce(broker, "anew-in", ["new 1", "new 2", "new 3"])
+    with pytest.raises(PipelineFailure, match="'anew-in' was deleted and made anew"):
+        run()
+    code, told, text = status_when(broker, "anew", State.FAILED)
+    assert (code, told["error_in"], words()) == (3, "files", ["old 1", "old 2"])
+    assert f"Error:    {told['error_at']} in files: {told['error']}" in text
+    assert "fail_on_data_loss = false" in text
+    file.write_text(ANEW.replace("fail_on_data_loss = true", "fail_on_data_loss = false"))
+    run()
+    assert words() == ["new 1", "new 2", "new 3", "old 1", "old 2"]
+    code, told, text = status_when(broker, "anew", State.FINISHED)
+    assert (code, told["queries"][0]["is_failing"]) == (0, False)
+    assert "files: topic 'anew-in' was deleted and made anew, and is read from its beginning" in text

@@ -63,12 +63,18 @@ def status_text(run: RunState, now: datetime) -> str:
     if run.queries:
         lines += ["", table(_QUERY_COLUMNS, [_query_row(query) for query in run.queries])]
     lines += [_failing_text(query) for query in run.queries if query.is_failing]
+    lines += [
+        f"{query.sink}: topic {topic!r} was deleted and made anew, and is read from its beginning"
+        for query in run.queries
+        for topic in query.topics_made_anew
+    ]
     return "\n".join(lines)
 
 
 _QUERY_COLUMNS = (
-    "QUERY", "STATE", "BATCH", "ROWS", "ROWS/S", "LAG", "BATCH TIME", "RESTARTS", "STATE ROWS", "STATE SIZE"
-)  # fmt: skip
+    *("QUERY", "STATE", "BATCH", "ROWS", "ROWS/S", "LAG", "BATCH TIME"),
+    *("LATE ROWS", "RESTARTS", "STATE ROWS", "STATE SIZE"),
+)
 
 
 def _query_row(query: QueryState) -> tuple[object, ...]:
@@ -80,6 +86,7 @@ def _query_row(query: QueryState) -> tuple[object, ...]:
         None if query.rows_per_s is None else round(query.rows_per_s),
         UNKNOWN if query.lag is None else query.lag,
         None if query.batch_ms is None else duration_text(query.batch_ms),
+        query.late_rows,
         query.restarts,
         query.state_rows or None,
         bytes_text(query.state_bytes) if query.state_rows else None,

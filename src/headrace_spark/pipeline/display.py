@@ -114,7 +114,7 @@ def _table(run: RunState) -> Table:
 
     table = Table(title=f"{run.name}: {run.state}", title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
     table.add_column("QUERY", overflow="fold")
-    for title in ("BATCH", "ROWS", "ROWS/S", "LAG", "TIME", "STATE"):
+    for title in ("BATCH", "ROWS", "ROWS/S", "LAG", "LATE", "TIME", "STATE"):
         table.add_column(title, justify="right")
     for query in run.queries:
         table.add_row(
@@ -123,6 +123,7 @@ def _table(run: RunState) -> Table:
             _number(query.rows),
             _number(None if query.rows_per_s is None else round(query.rows_per_s)),
             _number(query.lag),
+            _number(query.late_rows),
             UNKNOWN if query.batch_ms is None else f"{query.batch_ms / 1000:.1f} s",
             f"{query.state_rows:,} rows, {query.state_bytes / 1e6:.1f} MB" if query.state_rows else UNKNOWN,
         )

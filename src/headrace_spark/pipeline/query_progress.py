@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace_spark.source_offsets import from_document, parse_offsets
+from headrace_spark.source_offsets import from_document, made_anew, parse_offsets, topic_ids_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from headrace_spark.pipeline.query_state import QueryState
-    from headrace_spark.source_offsets import Offsets
+    from headrace_spark.source_offsets import Offsets, TopicIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class Progress:
     lag: int | None
     state_rows: int
     state_bytes: int
+    late_rows: int = 0
+    """Dropped by the operators that keep state, because the watermark had passed them."""
+    topics_made_anew: tuple[str, ...] = ()
+    """Read from their beginning: they are not those that the batch before had read."""
 
 
 class ProgressReader:
@@ -67,6 +72,8 @@ def progress_of(name: str, told: Mapping[str, Any]) -> Progress:
         lag=lag_of(told["sources"]),
         state_rows=sum(operator["numRowsTotal"] for operator in operators),
         state_bytes=sum(operator["memoryUsedBytes"] for operator in operators),
+        late_rows=sum(operator["numRowsDroppedByWatermark"] for operator in operators),
+        topics_made_anew=topics_made_anew(told["sources"]),
     )
 
 
@@ -81,6 +88,21 @@ def lag_of(sources: list[Mapping[str, Any]]) -> int | None:
             return None
         lag += sum(max(0, offset - end.get(name, 0)) for name, offset in latest.items())
     return lag
+
+
+def topics_made_anew(sources: list[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Those that have another id at the batch's end than at its start."""
+    found: set[str] = set()
+    for source in sources:
+        found |= made_anew(_topic_ids(source["startOffset"]), _topic_ids(source["endOffset"]))
+    return tuple(sorted(found))
+
+
+def _topic_ids(told: Any) -> TopicIds:
+    try:
+        return topic_ids_in(json.loads(told) if isinstance(told, str) else told)
+    except ValueError:
+        return {}  # another source's form
 
 
 def _offsets(told: Any) -> Offsets | None:
@@ -107,4 +129,6 @@ def _advanced(state: QueryState, progress: Progress) -> QueryState:
         state_rows=progress.state_rows,
         state_bytes=progress.state_bytes,
         is_failing=False,
+        late_rows=state.late_rows + progress.late_rows,
+        topics_made_anew=tuple(sorted({*state.topics_made_anew, *progress.topics_made_anew})),
     )

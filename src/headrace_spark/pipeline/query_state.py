@@ -37,6 +37,10 @@ class QueryState:
     error_at: datetime | None = None
     error_batch: int | None = None
     """The batch in which it failed; None if that was before one began."""
+    late_rows: int = 0
+    """Dropped because they came after the watermark, by this run and those before."""
+    topics_made_anew: tuple[str, ...] = ()
+    """That this run, having read the topic before, began at the beginning of the new one."""
 
     def failed(self, error: str, at: datetime, batch_id: int | None) -> QueryState:
         # Where the others went on meanwhile, it did not: what was known of its lag holds no longer.
@@ -49,7 +53,7 @@ class QueryState:
 
     def inherited(self) -> QueryState:
         """As the next run has it from this one: what is counted by run begins anew."""
-        return replace(self.started_again(), rows=0, restarts=0)
+        return replace(self.started_again(), rows=0, restarts=0, topics_made_anew=())
 
     def to_json(self) -> dict[str, Any]:
         facts = asdict(self)
@@ -60,6 +64,7 @@ class QueryState:
     def from_json(cls, facts: Mapping[str, Any]) -> QueryState:
         """Unknown keys are passed over: a newer version may say more."""
         known = {item.name: facts[item.name] for item in fields(cls) if item.name in facts}
+        known["topics_made_anew"] = tuple(facts.get("topics_made_anew", ()))
         if known.get("error_at") is not None:
             known["error_at"] = datetime.fromisoformat(known["error_at"])
         return cls(**known)

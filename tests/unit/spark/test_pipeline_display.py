@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from headrace.cli.pipeline_text import run_row, status_text
 from headrace_spark.pipeline.display import JsonLines, LiveTable
 from headrace_spark.pipeline.failures import PipelineFailure
-from headrace_spark.pipeline.query_progress import Progress, lag_of, progress_of
+from headrace_spark.pipeline.query_progress import Progress, lag_of, progress_of, topics_made_anew
 from headrace_spark.pipeline.query_state import QueryState
 from headrace_spark.pipeline.spec import load
 from headrace_spark.pipeline.state import State, new_run
@@ -91,6 +91,13 @@ def test_a_query_that_fails_is_told_with_its_error_and_what_is_not_known_is_not_
     assert run_row(recovered, NOON)[4] == 17
 
 
+def test_late_rows_and_topics_made_anew_are_told() -> None:
+    query = replace(QUERY, late_rows=1234, topics_made_anew=("orders",))
+    text = status_text(replace(RUN, queries=(query,)), NOON)
+    assert "1234" in text
+    assert "topic-totals: topic 'orders' was deleted and made anew, and is read from its beginning" in text
+
+
 def test_an_error_that_is_kept_has_an_end() -> None:
     kept = QueryState("files").failed("x" * 100_000, NOON, None).error
     assert kept is not None
@@ -124,6 +131,20 @@ def test_what_spark_tells_becomes_a_few_numbers() -> None:
         "processedRowsPerSecond": 312.54,
         "batchDuration": 320,
         "sources": [],
-        "stateOperators": [{"numRowsTotal": 4, "memoryUsedBytes": 100}, {"numRowsTotal": 1, "memoryUsedBytes": 50}],
+        "stateOperators": [
+            {"numRowsTotal": 4, "memoryUsedBytes": 100, "numRowsDroppedByWatermark": 2},
+            {"numRowsTotal": 1, "memoryUsedBytes": 50, "numRowsDroppedByWatermark": 1},
+        ],
     }
-    assert progress_of("q", told) == Progress("q", 3, "2026-01-01T12:00:00.000Z", 100, 312.5, 320, None, 5, 150)
+    assert progress_of("q", told) == Progress("q", 3, "2026-01-01T12:00:00.000Z", 100, 312.5, 320, None, 5, 150, 3)
+
+
+def test_a_topic_that_was_made_anew_is_seen_between_start_and_end() -> None:
+    before, now = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+    start = json.dumps({"t": {"0": 5}, f"t:{before}": {}, "u": {"0": 1}})
+    sources = [
+        {"startOffset": start, "endOffset": {"t": {"0": 2}, f"t:{now}": {}, "u": {"0": 1}, f"u:{now}": {}}},
+        {"startOffset": None, "endOffset": start},
+        {"startOffset": "12", "endOffset": "13"},
+    ]
+    assert topics_made_anew(sources) == ("t",), "of u nothing was known before"

@@ -93,7 +93,8 @@ def test_a_record_says_all_again_when_it_is_read() -> None:
     queries = (QueryState("topic-a", 3, 1000, 51.5, 200, 0, 7, 4096), QueryState("dead-letters"))
     run = replace(new_run("orders", "r1", "local[*]", NOON), queries=queries, restarts=2, error="no such topic: 'ä'")
     assert RunState.from_json(run.to_json()) == run
-    run = replace(run, queries=(queries[0].failed("ö", NOON, 4),), error_at=NOON, error_in="topic-a")
+    failed = replace(queries[0].failed("ö", NOON, 4), late_rows=8, topics_made_anew=("t",))
+    run = replace(run, queries=(failed,), error_at=NOON, error_in="topic-a")
     assert RunState.from_json(run.to_json()) == run
 
 
@@ -139,7 +140,7 @@ def test_a_run_is_seen_from_its_claim_to_its_end(broker: Broker, client: Blockin
 
 def test_the_next_run_knows_what_the_last_one_went_through(broker: Broker, client: BlockingCluster) -> None:
     first = claim(broker, "heir")
-    failing = QueryState("a", 4, rows=10, lag=0, restarts=2).failed("the disk is full", NOON, 5)
+    failing = QueryState("a", 4, rows=10, lag=0, restarts=2, late_rows=8).failed("the disk is full", NOON, 5)
     first.update(state=State.FAILED, queries=(failing,), error="the disk is full", error_at=NOON, error_in="a")
     first.close()
     claim(broker, "heir").close()
@@ -148,6 +149,7 @@ def test_the_next_run_knows_what_the_last_one_went_through(broker: Broker, clien
     (query,) = told.queries
     assert (query.is_failing, query.error, query.batch_id) == (True, "the disk is full", 4)
     assert (query.rows, query.restarts, query.lag) == (0, 0, None)
+    assert query.late_rows == 8, "what was dropped stays dropped"
 
 
 def test_a_second_run_is_refused_and_told_where_the_first_is(broker: Broker) -> None:
