@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace_spark.pipeline.checkpoints import known_queries
 from headrace_spark.pipeline.failures import PipelineFailure
+from headrace_spark.pipeline.query_state import QueryState
 from headrace_spark.pipeline.runner import Runner
 from headrace_spark.pipeline.spec import load
-from headrace_spark.pipeline.state import State, now_utc
+from headrace_spark.pipeline.state import State, new_run, now_utc
 from tests.clients.commands import call_here
 from tests.spark.source_topics import produce
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.testing import Broker
+    from headrace_spark.pipeline.parts import Pipeline
     from headrace_spark.pipeline.query_progress import Progress
     from headrace_spark.pipeline.state import RunState
 
@@ -210,3 +214,42 @@ def test_a_topic_that_was_made_anew_stops_the_pipeline_or_is_read_from_its_begin
     code, told, text = status_when(broker, "anew", State.FINISHED)
     assert (code, told["queries"][0]["is_failing"]) == (0, False)
     assert "files: topic 'anew-in' was deleted and made anew, and is read from its beginning" in text
+
+
+def test_a_known_pipeline_without_its_checkpoint_asks_before_it_repeats_everything(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    file = tmp_path / "lost.toml"
+    file.write_text(ANEW.replace("anew", "lost"))
+    pipeline = load(file, bootstrap_servers=broker.bootstrap_servers)
+    broker.create_topic("lost-in")
+    produce(broker, "lost-in", ["one", "two"])
+
+    def run(pipeline: Pipeline = pipeline, *, from_start: bool = False) -> int:
+        end = Runner(pipeline, Witness(), from_start=from_start).run(spark)
+        return sum(query.rows for query in end.queries)
+
+    assert run() == 2
+    with pytest.raises(PipelineFailure, match=r"there is a checkpoint in .*, from which it would go on"):
+        run(from_start=True)
+    elsewhere = replace(pipeline, run=replace(pipeline.run, checkpoint=str(tmp_path / "elsewhere")))
+    for _ in range(2):
+        with pytest.raises(PipelineFailure, match="has run before, but there is no checkpoint of files in") as refused:
+            run(elsewhere)
+        assert f"(the last run had {pipeline.run.checkpoint})" in str(refused.value)
+    code, _, text = status_when(broker, "lost", State.FAILED)
+    assert (code, "--from-start" in text) == (3, True)
+    assert run() == 0, "where its checkpoint is, it goes on"
+    assert run(elsewhere, from_start=True) == 2
+    assert run(elsewhere) == 0
+
+
+def test_the_consumer_group_speaks_for_a_pipeline_whose_record_is_gone(tmp_path: Path) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text(THREE_WAYS)
+    pipeline, now = load(file), now_utc()
+    fresh = new_run("three-ways", "r", "local", now)
+    assert known_queries(pipeline, fresh, has_group=False) == set()
+    assert known_queries(pipeline, fresh, has_group=True) == {"good", "blocked-1", "blocked-2"}
+    once = replace(fresh, queries=(QueryState("good", 0), QueryState("blocked-1"), QueryState("removed", 3)))
+    assert known_queries(pipeline, once, has_group=True) == {"good"}

@@ -35,6 +35,9 @@ pipeline_file = click.argument("file", type=click.Path(dir_okay=False, path_type
 @click.option("--once", is_flag=True, help="Take what is there now, then end, whatever the file's trigger says.")
 @click.option("--master", help="Where Spark runs, in place of what the file says: local[*], spark://…, yarn.")
 @click.option("--checkpoint", help="Where its progress is kept, in place of what the file says.")
+@click.option(
+    "--from-start", is_flag=True, help="Begin anew, though it has run before and its checkpoint is gone. Rows repeat."
+)
 @click.option("--take-over", is_flag=True, help="If the pipeline runs already: let that run end, and this one go on.")
 @click.option(
     "--format",
@@ -43,7 +46,15 @@ pipeline_file = click.argument("file", type=click.Path(dir_okay=False, path_type
     help="How to tell of progress. Default: a live table on a terminal, lines of JSON elsewhere.",
 )
 @bootstrap_server
-def run(file: Path, once: bool, master: str | None, checkpoint: str | None, take_over: bool, form: str | None) -> int:
+def run(
+    file: Path,
+    once: bool,
+    master: str | None,
+    checkpoint: str | None,
+    from_start: bool,
+    take_over: bool,
+    form: str | None,
+) -> int:
     """Run a pipeline.
 
     It ends when all is read, if its trigger is available-now; otherwise with Ctrl-C, SIGTERM or `headrace pipeline
@@ -60,7 +71,7 @@ def run(file: Path, once: bool, master: str | None, checkpoint: str | None, take
     pipeline = _changed(_load(file), once=once, master=master, checkpoint=checkpoint)
     try:
         with _display(pipeline, form) as display:
-            runner = Runner(pipeline, display, take_over=take_over)
+            runner = Runner(pipeline, display, take_over=take_over, from_start=from_start)
             end = runner.run()
     except AlreadyRunning as other:
         hint = f"stop it with `headrace pipeline stop {pipeline.name}`, or replace it with --take-over"

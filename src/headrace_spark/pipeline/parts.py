@@ -201,6 +201,12 @@ class Pipeline:
     path: Path
     file: TomlFile = field(repr=False, compare=False)
 
+    @property
+    def query_names(self) -> tuple[str, ...]:
+        """One for each sink, and one for dead letters if there can be any."""
+        rejecting = (DEAD_LETTERS_QUERY,) if any(map(self.has_dead_letters, self.sources)) else ()
+        return (*(sink.name for sink in self.sinks), *rejecting)
+
     def checkpoint_of(self, query_name: str) -> str:
         """Where the query of a sink, or that of the dead letters, keeps how far it got."""
         return f"{self.run.checkpoint.rstrip('/')}/{query_name}"

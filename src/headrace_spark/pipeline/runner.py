@@ -1,6 +1,6 @@
 """Run a pipeline to its end: start its queries, watch them, start them again after a failure, tell how they are.
 
-claim the name → start Spark → start the queries → watch → (failure: pause, start them again) → last word
+claim the name → start Spark → look for checkpoints → start the queries → watch → (failure: pause, again) → last word
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from headrace_spark.pipeline.checkpoints import check_checkpoints
 from headrace_spark.pipeline.errors import PipelineError
 from headrace_spark.pipeline.failures import PipelineFailure, SparkGone
 from headrace_spark.pipeline.queries import Queries
@@ -91,10 +92,14 @@ def started_session(pipeline: Pipeline, app_name: str, master: str) -> SparkSess
 
 
 class Runner:
-    def __init__(self, pipeline: Pipeline, observer: Observer, *, take_over: bool = False) -> None:
+    def __init__(
+        self, pipeline: Pipeline, observer: Observer, *, take_over: bool = False, from_start: bool = False
+    ) -> None:
+        """`from_start`: begin anew, though the pipeline has run before and its checkpoint is gone."""
         self._pipeline = pipeline
         self._observer = observer
         self._take_over = take_over
+        self._from_start = from_start
         self._restarts = Restarts(pipeline.run.restart)
         self._record: RunRecord
         self.switch = StopSwitch()
@@ -140,6 +145,7 @@ class Runner:
                     session.stop()
 
     def _run_in(self, session: SparkSession) -> State:
+        self._check_checkpoints(session)
         while not self.switch.pressed.is_set():
             failures = self._attempt(session)
             if not failures:
@@ -148,6 +154,13 @@ class Runner:
         if self.switch.taken_over_by is not None:
             raise TakenOver(self.switch.taken_over_by)
         return State.STOPPED if self.switch.pressed.is_set() else State.FINISHED
+
+    def _check_checkpoints(self, session: SparkSession) -> None:
+        try:
+            check_checkpoints(session, self._pipeline, self._record.run, from_start=self._from_start)
+        except PipelineError as error:
+            raise PipelineFailure(None, error) from error
+        self._tell(checkpoint=self._pipeline.run.checkpoint)
 
     def _attempt(self, session: SparkSession) -> list[PipelineFailure]:
         """Until all queries have ended, or some have failed: those are returned."""

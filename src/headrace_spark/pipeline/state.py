@@ -78,6 +78,8 @@ class RunState:
     error_at: datetime | None = None
     error_in: str | None = None
     """The query that failed; None if it was none of them."""
+    checkpoint: str | None = None
+    """Where the last run that began anything keeps its progress."""
 
     def is_alive(self, now: datetime) -> bool:
         """As far as one can tell: it is not over, and was heard of lately."""
@@ -137,7 +139,8 @@ def new_run(name: str, run_id: str, master: str, now: datetime) -> RunState:
 def with_past(run: RunState, before: RunState) -> RunState:
     """A run that follows another knows what that one went through: to start anew heals nothing by itself."""
     queries = tuple(query.inherited() for query in before.queries)
-    return replace(run, queries=queries, error=before.error, error_at=before.error_at, error_in=before.error_in)
+    known = replace(run, queries=queries, checkpoint=before.checkpoint)
+    return replace(known, error=before.error, error_at=before.error_at, error_in=before.error_in)
 
 
 def now_utc() -> datetime:
