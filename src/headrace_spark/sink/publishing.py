@@ -20,16 +20,17 @@ from headrace.client.errors import ClientError, ProducerFenced, TransactionAbort
 from headrace.client.group_offsets import GroupMetadata, fetch_offsets
 from headrace.client.transactions import Phase, Transactions
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import TopicPartition
 from headrace_spark.codec.encoder import EncodedBatch
 from headrace_spark.sink.sending import BatchSender
-from headrace_spark.sink.staging import OFFSETS_PARTITION, ensure_staging_topic, read_staged, staging_topic
+from headrace_spark.sink.staging import ensure_offsets_topic, read_staged
+from headrace_spark.staging_names import MEMORY, own_offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence
 
     from headrace.client.batch import Identity
     from headrace.client.cluster import Cluster
+    from headrace.model.names import TopicPartition
     from headrace_spark.sink.outputs import StagedBatch, TaskOutput
 
 TIMEOUT_LEAST_MS = 60_000  # Kafka's default: how long readers of what is committed may wait for a driver that died
@@ -68,15 +69,13 @@ class Publisher:
         self._cluster = cluster
         self._publication = publication
         self._timeout_ms = publication.timeout_ms if timeout_ms is None else timeout_ms
-        self._staging_topic = staging_topic(publication.transactional_id)
-        self._progress = TopicPartition(self._staging_topic, OFFSETS_PARTITION)
         self._group = GroupMetadata(publication.transactional_id)
         self._group_coordinator = Coordinator(cluster, CoordinatorKind.GROUP, self._group.group_id)
         self._transactions = Transactions(cluster, publication.transactional_id, self._timeout_ms)
 
     async def publish(self) -> bool:
         """False if it was published before, by this driver or another; then nothing is written."""
-        await ensure_staging_topic(self._cluster, self._staging_topic)  # a group's offset needs its topic
+        await ensure_offsets_topic(self._cluster)
         # Before the id is taken over: a driver that is late must not fence the one that is at work.
         if await self._is_published(require_stable=False):
             _log.info("%s was published before; nothing is written", self._what)
@@ -133,19 +132,21 @@ class Publisher:
             await self._transactions.commit()  # of nothing: no request is sent
             return False
         await self._relay()
-        await self._transactions.send_offsets({self._progress: self._publication.version + 1}, self._group)
+        await self._transactions.send_offsets({MEMORY: self._publication.version + 1}, self._group)
         self._transactions.begin_commit()
         await self._transactions.commit()
         return True
 
     async def _is_published(self, *, require_stable: bool) -> bool:
         """The number only grows, so a yes is always true. A no is, too, if it is stable and the id is ours."""
+        places = [MEMORY, own_offsets_of(self._publication.transactional_id)]
         committed = await fetch_offsets(
-            self._group_coordinator, self._group.group_id, [self._progress], require_stable=require_stable
+            self._group_coordinator, self._group.group_id, places, require_stable=require_stable
         )
-        if self._progress not in committed or committed[self._progress].offset <= self._publication.version:
+        next_version = max((found.offset for found in committed.values()), default=0)
+        if next_version <= self._publication.version:
             return False
-        self._check_is_last(committed[self._progress].offset)
+        self._check_is_last(next_version)
         return True
 
     def _check_is_last(self, next_version: int) -> None:

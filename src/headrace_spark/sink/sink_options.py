@@ -9,6 +9,7 @@ from headrace.model.names import topic_name_problem
 from headrace.wire.batches import Codec
 from headrace_spark.kafka_options import INT32_MAX, PREFIX, parse_reach
 from headrace_spark.option_values import boolean, one_of, positive_number
+from headrace_spark.staging_names import application_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 BATCH_BYTES: Final = 1_000_000  # just under Kafka's default max.message.bytes; larger ones gain nothing
 DELIVERY_TIMEOUT_S: Final = 120.0  # Kafka's delivery.timeout.ms: how long trouble is ridden out before a task fails
 REACH_FOR_S: Final = 30.0  # tasks and commits connect anew each time; a node that is just being restarted comes back
-ID_PREFIX: Final = "spark-sink-"
 
 _REFUSED: Final = {
     "key.serializer": "keys are bytes or text",
@@ -67,10 +67,9 @@ class SinkOptions:
 
     @property
     def application_id(self) -> str:
-        """The transactional id of a batch write. Two topics are two writes, even for one version of one application."""
+        """The transactional id of a batch write."""
         assert self.application is not None
-        # No topic has a colon in its name, so no two pairs of topic and application have the same id.
-        return f"{ID_PREFIX}{self.topic or ''}:{self.application[0]}"
+        return application_id(self.topic, self.application[0])
 
 
 def _topic(given: Mapping[str, str]) -> str | None:

@@ -1,7 +1,8 @@
 """The staging topic of a query: where attempts leave batches that only the driver's commit makes visible.
 
-Partition 0 stays empty. It carries the offset of the query's group, which is the next batch id; tools that compute lag
-find nothing there to be behind of. The other partitions take batches, each attempt in one of them.
+It is made when the first batch has to be left there, and holds nothing that is needed once a batch is published: it may
+be deleted whenever no run of its query is under way. Partition 0 stays empty; the others take batches, each attempt in
+one of them.
 
 The topic keeps the time of arrival, so that retention counts from there: records may be years old by their own time.
 Nothing but the header's greatest timestamp is lost by that, and the commit message brings it back.
@@ -10,8 +11,6 @@ Nothing but the header's greatest timestamp is lost by that, and the commit mess
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import re
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from headrace.client.admin import Admin
 from headrace.client.errors import ClientError, refuse_unless_ok
 from headrace.client.offsets import CLIENT_REPLICA_ID
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import NO_EPOCH, NO_OFFSET, TOPIC_NAME_MAX, TopicPartition
+from headrace.model.names import NO_EPOCH, NO_OFFSET
 from headrace.wire.batches import (
     ATTRIBUTES_LOW_BYTE,
     HEADER_SIZE,
@@ -31,58 +30,53 @@ from headrace.wire.batches import (
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace_spark.codec.encoder import EncodedBatch
 from headrace_spark.sink.outputs import StagedBatch
+from headrace_spark.staging_names import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from headrace.client.cluster import Cluster
-    from headrace.model.names import Offset
+    from headrace.model.names import Offset, TopicPartition
     from headrace.wire.batches import BatchHeader
     from headrace_spark.sink.sending import BatchSender
 
-PREFIX = "__spark-staging-"
-OFFSETS_PARTITION = 0
 STAGING_PARTITIONS = 4  # of batches; the driver reads them side by side
 RETENTION_MS = 24 * 3600 * 1000  # what crashed attempts leave is of no use once their batch was computed again
 BATCH_BYTES_MAX = 100 << 20  # Kafka's socket.request.max.bytes: the target decides what is too large, not this topic
 FETCH_BYTES = 8 << 20  # read at a time from each partition, and one answer ahead
 FETCH_WAIT_MS = 500  # everything asked for is there already
-DIGEST_CHARACTERS = 16  # enough that no two ids meet
 
 _MAX_TIMESTAMP = Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35  # in the header of a batch
 
 
-def staging_topic(transactional_id: str) -> str:
-    """A topic name for any id: its own characters as far as they are allowed, or a digest."""
-    name = PREFIX + transactional_id
-    if len(name) <= TOPIC_NAME_MAX and re.fullmatch(r"[a-zA-Z0-9._-]+", name):
-        return name
-    digest = hashlib.sha256(transactional_id.encode()).hexdigest()[:DIGEST_CHARACTERS]
-    readable = re.sub(r"[^a-zA-Z0-9._-]", "-", transactional_id)[: TOPIC_NAME_MAX - len(PREFIX) - len(digest) - 1]
-    return f"{PREFIX}{readable}-{digest}"
+async def ensure_offsets_topic(cluster: Cluster) -> None:
+    """A group's offset needs its topic. All sinks share this one, and nobody writes to it."""
+    if not await cluster.topics([MEMORY.topic]):
+        await _create(cluster, MEMORY.topic, 1, {})
 
 
 async def ensure_staging_topic(cluster: Cluster, topic: str) -> int:
     """Create it unless it is there. Returns how many partitions take batches."""
     if not await cluster.topics([topic]):
-        try:
-            await Admin(cluster).create_topic(
-                topic,
-                partitions=1 + STAGING_PARTITIONS,
-                configs={
-                    "cleanup.policy": "delete",
-                    "retention.ms": str(RETENTION_MS),
-                    "message.timestamp.type": "LogAppendTime",
-                    "compression.type": "producer",
-                    "max.message.bytes": str(BATCH_BYTES_MAX),
-                },
-            )
-        except Refusal as refusal:
-            if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another task was first
-                raise
+        configs = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(RETENTION_MS),
+            "message.timestamp.type": "LogAppendTime",
+            "compression.type": "producer",
+            "max.message.bytes": str(BATCH_BYTES_MAX),
+        }
+        await _create(cluster, topic, 1 + STAGING_PARTITIONS, configs)
     partitions = (await cluster.persist(lambda: cluster.topic(topic))).partitions
     return len(partitions) - 1
+
+
+async def _create(cluster: Cluster, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+    try:
+        await Admin(cluster).create_topic(topic, partitions=partitions, configs=configs)
+    except Refusal as refusal:
+        if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another task was first
+            raise
 
 
 class StagingWriter:

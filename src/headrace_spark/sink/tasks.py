@@ -12,7 +12,8 @@ from headrace_spark.sink.gathering import encoded_batches
 from headrace_spark.sink.outputs import InlineBatch, TaskOutput, WrittenDirectly
 from headrace_spark.sink.routing import Router
 from headrace_spark.sink.sending import BatchSender, take_identity
-from headrace_spark.sink.staging import OFFSETS_PARTITION, StagingWriter, ensure_staging_topic, staging_topic
+from headrace_spark.sink.staging import StagingWriter, ensure_staging_topic
+from headrace_spark.staging_names import OWN_OFFSETS_PARTITION, staging_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,7 +58,7 @@ def leave_for_commit(
 async def _open_staging(cluster: Cluster, transactional_id: str, task_index: int) -> tuple[BatchSender, StagingWriter]:
     topic = staging_topic(transactional_id)
     partition_count = await ensure_staging_topic(cluster, topic)
-    partition = OFFSETS_PARTITION + 1 + task_index % partition_count
+    partition = OWN_OFFSETS_PARTITION + 1 + task_index % partition_count
     sender = BatchSender(cluster, await take_identity(cluster))
     return sender, StagingWriter(sender, TopicPartition(topic, partition))
 

@@ -19,8 +19,8 @@ from headrace.model.names import topic_name_problem
 from headrace.wire.batches import Codec
 from headrace_spark.sink import batch_writer, stream_writer
 from headrace_spark.sink.sink_options import SinkOptions
-from headrace_spark.sink.staging import staging_topic
 from headrace_spark.sink.writers import DirectWriter, OnceWriter, StreamWriter
+from headrace_spark.staging_names import staging_topic
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.client.admin import Admin
+from headrace.client.admin_groups import GroupAdmin
 from headrace.client.admin_transactions import TransactionAdmin
 from headrace.client.cluster import Cluster, system_cluster
 from headrace.client.errors import ClientError, ProducerFenced
@@ -27,6 +28,7 @@ from headrace_spark.sink.sending import BatchSender, take_identity
 from headrace_spark.sink.staging import _restored
 from headrace_spark.sink.tasks import INLINE_BYTES_MAX, leave_for_commit
 from headrace_spark.sink.writers import OnceWriter, StreamWriter
+from headrace_spark.staging_names import own_offsets_of, staging_topic
 from tests.unit.spark.faulty_line import Fate, FaultyNetwork
 from tests.unit.spark.sink_inputs import committed_records, committed_values, options_for, rows_of
 
@@ -79,6 +81,31 @@ async def test_a_batch_is_seen_after_its_commit_and_only_once(broker: Broker, to
         assert await publish(cluster, topic, 0, output)
         assert not await publish(cluster, topic, 0, output)
     assert await seen(broker, topic) == sorted(values)
+
+
+async def test_a_staging_topic_can_go_between_two_batches_and_nothing_is_forgotten(broker: Broker, topic: str) -> None:
+    staging = staging_topic(f"{QUERY}-{topic}")
+    small, large = values_of("small", 3), values_of("large", 500)
+    async with system_cluster(broker.bootstrap_servers) as cluster:
+        assert await publish(cluster, topic, 0, await output_of(broker, topic, small))
+        assert staging not in {it.name for it in await Admin(cluster).list_topics()}, "nothing was staged"
+        output = await output_of(broker, topic, large)
+        assert await publish(cluster, topic, 1, output)
+        await Admin(cluster).delete_topic(staging)
+        assert not await publish(cluster, topic, 1, output)
+        with pytest.raises(StaleBatch):
+            await publish(cluster, topic, 0, output)
+        assert await publish(cluster, topic, 2, await output_of(broker, topic, large))
+    assert await seen(broker, topic) == sorted(small + large + large)
+
+
+async def test_what_a_version_before_remembers_in_the_staging_topic_counts(broker: Broker, topic: str) -> None:
+    output = await output_of(broker, topic, values_of("a", 500))
+    async with system_cluster(broker.bootstrap_servers) as cluster:
+        await GroupAdmin(cluster).commit(f"{QUERY}-{topic}", {own_offsets_of(f"{QUERY}-{topic}"): 5})
+        assert not await publish(cluster, topic, 4, output)
+        assert await publish(cluster, topic, 5, output)
+        assert not await publish(cluster, topic, 5, output)
 
 
 async def test_only_attempts_that_won_are_published(broker: Broker, topic: str) -> None:
