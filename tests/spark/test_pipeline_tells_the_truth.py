@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.client.admin import Admin
+from headrace_spark.blocking import BlockingCluster
 from headrace_spark.pipeline.checkpoints import known_queries
 from headrace_spark.pipeline.failures import PipelineFailure
 from headrace_spark.pipeline.query_state import QueryState
@@ -253,3 +256,59 @@ def test_the_consumer_group_speaks_for_a_pipeline_whose_record_is_gone(tmp_path:
     assert known_queries(pipeline, fresh, has_group=True) == {"good", "blocked-1", "blocked-2"}
     once = replace(fresh, queries=(QueryState("good", 0), QueryState("blocked-1"), QueryState("removed", 3)))
     assert known_queries(pipeline, once, has_group=True) == {"good"}
+
+
+LARGE = """
+name = "large"
+[[source]]
+name = "words"
+topic = "large-in"
+format = "text"
+undecodable = "drop"
+[[sink]]
+name = "copy"
+topic = "large-out"
+[run]
+trigger = "available-now"
+checkpoint = "checkpoint"
+restart = "never"
+"""
+
+
+def test_staging_topics_go_with_the_run_or_with_the_next(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    (tmp_path / "large.toml").write_text(LARGE)
+    pipeline = load(tmp_path / "large.toml", bootstrap_servers=broker.bootstrap_servers)
+    broker.create_topic("large-in")
+
+    def staging() -> set[str]:
+        with BlockingCluster(broker.bootstrap_servers) as client:
+            names = {topic.name for topic in client.run(Admin(client.cluster).list_topics())}
+        return {name for name in names if name.startswith("__spark-staging-spark-sink-large-out-")}
+
+    seen: list[set[str]] = []
+
+    class Crash(Witness):
+        def batch(self, progress: Progress) -> None:
+            seen.append(staging())
+            raise KeyboardInterrupt
+
+    produce(broker, "large-in", ["x" * 1000] * 200)
+    with pytest.raises(KeyboardInterrupt):
+        Runner(pipeline, Crash()).run(spark)
+    (left,) = seen[0]
+    assert staging() == {left}, "its successor may want it"
+    shutil.rmtree(pipeline.run.checkpoint)
+
+    class Look(Witness):
+        def batch(self, progress: Progress) -> None:
+            seen.append(staging())
+
+    Runner(pipeline, Look(), from_start=True).run(spark)
+    assert len(seen[1]) == 1
+    assert left not in seen[1], "it was cleared away before anything else was done"
+    assert staging() == set()
+    deleted = call_here(broker.bootstrap_servers, "pipeline", "delete", "large")
+    assert deleted.code == 0
+    assert "deleted group pipeline.large\n" in deleted.talk
+    assert f"its checkpoint stays in {pipeline.run.checkpoint}" in deleted.talk
+    assert call_here(broker.bootstrap_servers, "pipeline", "status", "large").code == 3

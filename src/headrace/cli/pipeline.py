@@ -192,6 +192,35 @@ def stop(name: str, wait: bool) -> None:
     talk(f"pipeline {name} {run.state}" if run.state.is_over else f"asked pipeline {name} to stop ({run.place})")
 
 
+@command.command(context_settings=HELP)
+@click.argument("name")
+@bootstrap_server
+def delete(name: str) -> None:
+    """Forget a pipeline that does not run: its record, its consumer group, its sinks' staging topics and groups.
+
+    Its checkpoint and what it has written stay.
+    """
+    from headrace.cli.output import talk
+    from headrace.cli.session import with_cluster
+
+    run, gone = with_cluster(lambda cluster: _delete(cluster, name))
+    for thing in gone:
+        talk(f"deleted {thing}")
+    place = "" if run.checkpoint is None else f"; its checkpoint stays in {run.checkpoint}"
+    talk(f"deleted pipeline {name}{place}")
+
+
+async def _delete(cluster: Cluster, name: str) -> tuple[RunState, list[str]]:
+    from headrace_spark.pipeline.leftovers import forget
+    from headrace_spark.pipeline.state import now_utc
+
+    run = await _find(cluster, name)
+    if run.is_alive(now_utc()):
+        hint = f"stop it first: `headrace pipeline stop {name} --wait`"
+        raise _complaint(f"pipeline {name!r} is {run.state}, as {run.place}", hint)
+    return run, await forget(cluster, run)
+
+
 async def _stop(cluster: Cluster, name: str, *, wait: bool) -> RunState:
     import asyncio
 

@@ -10,12 +10,13 @@ from pyspark.errors import AnalysisException
 
 from headrace_spark.pipeline.batches import BatchName
 from headrace_spark.pipeline.failures import PipelineFailure
-from headrace_spark.pipeline.parts import DEAD_LETTERS_QUERY, AvailableNow, EverySeconds
+from headrace_spark.pipeline.parts import DEAD_LETTERS_QUERY, AvailableNow, EverySeconds, TopicSink
 from headrace_spark.pipeline.query_progress import ProgressReader
 from headrace_spark.pipeline.query_state import state_of
 from headrace_spark.pipeline.sinks import dead_letter_writer, rows_for, writer_for
 from headrace_spark.pipeline.spark_errors import quiet, said_by
 from headrace_spark.pipeline.tables import read_sources, result_of
+from headrace_spark.staging_names import application_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,6 +69,15 @@ class Queries:
     def spark_names(self) -> list[str]:
         """What Spark's own displays call them."""
         return [spark_name(self._pipeline, plan.name) for plan in self._plans]
+
+    @property
+    def sink_ids(self) -> tuple[str, ...]:
+        """The transactional ids with which those that were started write to topics."""
+        topics = {sink.name: sink.topic for sink in self._pipeline.sinks if isinstance(sink, TopicSink)}
+        topics[DEAD_LETTERS_QUERY] = self._pipeline.dead_letters.topic
+        return tuple(
+            application_id(topics[name], str(query.id)) for name, query in self._running.items() if name in topics
+        )
 
     def start(self) -> None:
         """PipelineFailure if one cannot be started; then none is left running."""

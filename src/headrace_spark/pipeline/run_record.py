@@ -71,6 +71,8 @@ class RunRecord:
         self._on_taken_over = on_taken_over
         self._run = states.new_run(name, uuid4().hex, master, states.now_utc())
         self._earlier_run_ids: set[str] = set()
+        self.has_taken_over = False
+        """From a run that was alive, and may still be ending."""
         self._claim_offset = -1
         self._is_lost = False
         self._changed = asyncio.Event()
@@ -111,6 +113,7 @@ class RunRecord:
         if other is not None:
             if other.is_alive(states.now_utc()) and not take_over and not has_died_here(other):
                 raise AlreadyRunning(other)
+            self.has_taken_over = other.is_alive(states.now_utc()) and not has_died_here(other)
             self._earlier_run_ids.add(other.run_id)
             self._run = states.with_past(self._run, other)
         producer = BatchingProducer(cluster)

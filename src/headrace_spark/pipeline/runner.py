@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING, Protocol
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from headrace.client.cluster import ClusterSettings
+from headrace.client.errors import ClientError
+from headrace.model.errors import Refusal
+from headrace_spark.blocking import BlockingCluster
 from headrace_spark.pipeline.checkpoints import check_checkpoints
 from headrace_spark.pipeline.errors import PipelineError
 from headrace_spark.pipeline.failures import PipelineFailure, SparkGone
+from headrace_spark.pipeline.leftovers import clear_staging
 from headrace_spark.pipeline.queries import Queries
 from headrace_spark.pipeline.query_state import is_any_failing, shortened
 from headrace_spark.pipeline.restart import Restarts
@@ -29,7 +34,7 @@ from headrace_spark.progress import report_progress
 from headrace_spark.session import start_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from pyspark.sql import SparkSession
@@ -39,11 +44,15 @@ if TYPE_CHECKING:
     from headrace_spark.pipeline.query_state import QueryState
     from headrace_spark.pipeline.state import RunState
 
+CLEAR_FOR_S = 5.0  # without a cluster that answers, a run must end all the same
+LEFTOVERS_MAX = 100  # ids of earlier checkpoints that are remembered; each lost checkpoint adds one for each topic
 WATCH_S = 0.25  # how often queries are looked at; a batch takes as long
 JVM_GONE = (Py4JError, ConnectionRefusedError)  # what a call to a JVM that died raises
 DEBUG_VARIABLE = "HEADRACE_DEBUG"
 # Times without a zone, in JSON too, shall mean the same on every machine.
 DEFAULT_CONF = {"spark.sql.session.timeZone": "UTC"}
+
+_log = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
@@ -122,6 +131,8 @@ class Runner:
             self._observer.tell(self._record.run)
             make_topics(self._pipeline)
             state = self._run_in(session) if session is not None else self._run_in_own_session()
+            if not self.switch.hurry.is_set():  # all batches are done; else one may be on its way still
+                self._clear_staging(self._record.run.sink_ids)
             self._tell(state=state)
         except BaseException as error:
             self._tell(state=State.FAILED, **_told(error))
@@ -180,6 +191,7 @@ class Runner:
         )
         with reporter:
             queries.start()
+            self._note_sinks(queries.sink_ids)
             try:
                 return self._watch(queries)
             except JVM_GONE as error:
@@ -201,6 +213,24 @@ class Runner:
             # A query that ends by itself has got through, also where there was nothing to read any more.
             self._tell(queries=tuple(replace(query, is_failing=False) for query in queries.states))
         return failures
+
+    def _note_sinks(self, now: tuple[str, ...]) -> None:
+        """What a checkpoint before this one left is of no use to anybody, unless its run is just ending."""
+        before = [sink_id for sink_id in self._record.run.sink_ids if sink_id not in now]
+        self._tell(sink_ids=(*before[-LEFTOVERS_MAX:], *now), group=self._pipeline.run.group)
+        if before and not self._record.has_taken_over and self._clear_staging(before):
+            self._tell(sink_ids=now)
+
+    def _clear_staging(self, sink_ids: Iterable[str]) -> bool:
+        """Trouble is put up with: topics without records harm nobody, and the next run tries again."""
+        try:
+            settings = ClusterSettings(request_timeout_s=CLEAR_FOR_S, retry_for_s=CLEAR_FOR_S, reach_for_s=CLEAR_FOR_S)
+            with BlockingCluster(self._pipeline.cluster.bootstrap_servers, settings) as client:
+                client.run(clear_staging(client.cluster, sink_ids))
+        except (ClientError, Refusal) as trouble:
+            _log.warning("staging topics stay behind: %s", trouble)
+            return False
+        return True
 
     def _pause_after(self, failures: list[PipelineFailure]) -> None:
         """Until it is time for another try, or somebody wants it to end. Raises a failure that was the last."""

@@ -80,6 +80,12 @@ class RunState:
     """The query that failed; None if it was none of them."""
     checkpoint: str | None = None
     """Where the last run that began anything keeps its progress."""
+    group: str | None = None
+    """The consumer group that shows it."""
+    sink_ids: tuple[str, ...] = ()
+    """The transactional ids that its topics are written with; those of earlier checkpoints as long as they may have
+    left something in the cluster.
+    """
 
     def is_alive(self, now: datetime) -> bool:
         """As far as one can tell: it is not over, and was heard of lately."""
@@ -111,6 +117,7 @@ class RunState:
         known = {item.name: facts[item.name] for item in fields(cls) if item.name in facts}
         known["state"] = _state_from_text(facts["state"])
         known.update({name: datetime.fromisoformat(facts[name]) for name in _TIMES if facts.get(name) is not None})
+        known["sink_ids"] = tuple(facts.get("sink_ids", ()))
         known["queries"] = tuple(QueryState.from_json(query) for query in facts.get("queries", ()))
         return cls(**known)
 
@@ -139,7 +146,7 @@ def new_run(name: str, run_id: str, master: str, now: datetime) -> RunState:
 def with_past(run: RunState, before: RunState) -> RunState:
     """A run that follows another knows what that one went through: to start anew heals nothing by itself."""
     queries = tuple(query.inherited() for query in before.queries)
-    known = replace(run, queries=queries, checkpoint=before.checkpoint)
+    known = replace(run, queries=queries, checkpoint=before.checkpoint, group=before.group, sink_ids=before.sink_ids)
     return replace(known, error=before.error, error_at=before.error_at, error_in=before.error_in)
 
 
