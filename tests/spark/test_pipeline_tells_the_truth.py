@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import time
 from dataclasses import replace
@@ -91,8 +92,9 @@ restart_backoff = "50 ms"
 
 
 def test_a_crash_loop_is_degraded_and_then_failed_whatever_the_other_queries_get_through(
-    spark: SparkSession, broker: Broker, tmp_path: Path
+    spark: SparkSession, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.CRITICAL, "py4j")  # it shows each error with two stacks
     (tmp_path / "file").touch()  # where a directory should be
     (tmp_path / "three.toml").write_text(THREE_WAYS)
     broker.create_topic("three-ways-in")
