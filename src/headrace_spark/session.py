@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from headrace_spark import worker_python
 from headrace_spark.java import find_java
 from headrace_spark.shims import write_shim
 
@@ -65,7 +66,7 @@ def is_submitted(environ: Mapping[str, str]) -> bool:
 
 
 def prepare_environment(environ: MutableMapping[str, str], master: str) -> None:
-    """Lead Spark to a Java, and its workers to this Python. On other machines, Python is theirs to name."""
+    """Lead Spark to a Java, and its workers to this Python."""
     if "PYSPARK_GATEWAY_PORT" in environ:
         return  # the JVM runs already
     java = find_java(environ)
@@ -73,32 +74,30 @@ def prepare_environment(environ: MutableMapping[str, str], master: str) -> None:
         environ["JAVA_HOME"] = str(java.home)
     if java.note:
         log.warning("%s", java.note)
-    if is_local(_submitted_settings(environ).get("spark.master", master)):
-        environ.setdefault("PYSPARK_PYTHON", str(_worker_python(environ)))
+    if "PYSPARK_PYTHON" not in environ:
+        is_here = is_local(_submitted_settings(environ).get("spark.master", master))
+        environ["PYSPARK_PYTHON"] = str(_python_here(environ) if is_here else _python_everywhere())
 
 
-def _worker_python(environ: Mapping[str, str]) -> str | Path:
-    """This Python, with the pyspark that is installed.
+def _python_here(environ: Mapping[str, str]) -> str | Path:
+    """Of workers on this machine. A shim, as what is run from a checkout has no program installed."""
+    text = _PYTHON_SHIM.format(python=shlex.quote(sys.executable), module=worker_python.__name__)
+    return write_shim("python", text, environ) or sys.executable
 
-    Spark puts a zipped copy of pyspark before it, which Python has to compile anew in each of the many processes that
-    Spark starts: a second of work each, where the installed one takes a third. The shim leaves the copy out.
+
+def _python_everywhere() -> Path:
+    """Of workers on other machines: they have what we have, at the same place.
+
+    Spark's own guess is whatever `python3` is on their PATH, and on ours for the driver's part of a source: hardly
+    ever the environment that headrace is installed in.
     """
-    return write_shim("python", _PYTHON_SHIM.format(python=shlex.quote(sys.executable)), environ) or sys.executable
+    installed = Path(sys.executable).with_name(worker_python.PROGRAM)
+    return installed if installed.is_file() else Path(sys.executable)
 
 
 _PYTHON_SHIM = """#!/bin/sh
-# Python for Spark's workers, with the installed pyspark. Written by headrace; it may be deleted at any time.
-kept=
-IFS=:
-for place in $PYTHONPATH; do
-  case $place in
-    */pyspark.zip | */py4j-*-src.zip) ;;
-    *) kept=$kept${{kept:+:}}$place ;;
-  esac
-done
-PYTHONPATH=$kept
-export PYTHONPATH
-exec {python} "$@"
+# Python for Spark's workers. Written by headrace; it may be deleted at any time.
+exec {python} -m {module} "$@"
 """
 
 

@@ -6,6 +6,7 @@ Spark runs a second copy of a straggling task only on another host than the firs
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from pathlib import Path
@@ -34,7 +35,7 @@ class TwoHostCluster:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._log_path = home / "cluster.log"
-        self._families: list[Family] = []
+        self._families: dict[str, Family] = {}
         self.master = f"spark://{MASTER_HOST}:{free_port()}"
 
     @property
@@ -51,11 +52,12 @@ class TwoHostCluster:
     def __enter__(self) -> Self:
         port = self.master.rpartition(":")[2]
         try:
-            self._start("master.Master", "--host", MASTER_HOST, "--port", port, "--webui-port", "0")
+            self._start(MASTER_HOST, "master.Master", "--host", MASTER_HOST, "--port", port, "--webui-port", "0")
             for host in WORKER_HOSTS:
-                work_dir = str(self._home / f"work-{host}")
+                work_dir = str(self._work_dir(host))
+                size = ("--cores", str(CORES), "--memory", WORKER_MEMORY)
                 address = ("--host", host, "--webui-port", "0", "--work-dir", work_dir)
-                self._start("worker.Worker", *address, "--cores", str(CORES), "--memory", WORKER_MEMORY, self.master)
+                self._start(host, "worker.Worker", *address, *size, self.master)
             self._wait_for("Successfully registered with master", len(WORKER_HOSTS))
         except BaseException:
             self.__exit__()
@@ -63,18 +65,34 @@ class TwoHostCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for family in self._families:
+        for family in self._families.values():
             family.kill_all()
 
-    def _start(self, daemon: str, *arguments: str) -> None:
+    def kill_host(self, host: str) -> None:
+        """Worker, executors and their Python at once, as if the machine had failed."""
+        self._families[host].kill_all()
+
+    def has_run_a_task(self, host: str) -> bool:
+        """Or is about to: what its executors wrote about it says so."""
+        logs = self._work_dir(host).glob("app-*/*/stderr")
+        return any("Running task" in log.read_text(errors="replace") for log in logs)
+
+    def wait_until_missed(self, host: str) -> None:
+        """Until the master has seen that a host is gone."""
+        self._wait_for(f"Removing worker worker-[0-9]+-{re.escape(host)}-", 1)
+
+    def _work_dir(self, host: str) -> Path:
+        return self._home / f"work-{host}"
+
+    def _start(self, host: str, daemon: str, *arguments: str) -> None:
         family = Family(self._log_path)
-        self._families.append(family)
+        self._families[host] = family
         family.start([SPARK_CLASS, f"{_DAEMON}.{daemon}", *arguments])
 
     def _wait_for(self, sign: str, count: int) -> None:
         deadline_s = time.monotonic() + START_S
-        while self._log_path.read_text().count(sign) < count:
-            assert time.monotonic() < deadline_s, f"the cluster did not start:\n{self._log_path.read_text()}"
+        while len(re.findall(sign, self._log_path.read_text())) < count:
+            assert time.monotonic() < deadline_s, f"{sign!r} did not come about:\n{self._log_path.read_text()}"
             time.sleep(0.1)
 
 
