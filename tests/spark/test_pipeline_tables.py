@@ -259,6 +259,41 @@ def test_a_function_beside_the_file_runs_on_the_workers(spark: SparkSession, tmp
         assert [row.named for row in result_of(spark, pipeline, tables.good).collect()] == [f"{word} x"]
 
 
+NAMING = """
+from pyspark.sql import functions as F
+import helpers
+
+def _name(value):
+    from sayings.greeting import greet  # not before a worker comes here
+    return helpers.together(greet(), value)
+
+def name(spark, tables):
+    import helpers_of_the_driver
+    return tables["orders"].select(F.udf(_name)("value").alias(helpers_of_the_driver.COLUMN))
+"""
+
+
+def test_all_python_beside_the_file_is_there_on_the_workers(spark: SparkSession, tmp_path: Path) -> None:
+    """Also if another pipeline, whose modules have the same names, went through the same session."""
+    for directory, word in (("one", "uno"), ("two", "due")):
+        home = tmp_path / directory
+        (home / "sayings").mkdir(parents=True)
+        (home / "naming.py").write_text(NAMING)
+        (home / "helpers.py").write_text(
+            "import threading\n"
+            "lock = threading.Lock()  # which cannot be sent\n"
+            f"def together(*words):\n    return ' '.join((*words, {word!r}))\n"
+        )
+        (home / "helpers_of_the_driver.py").write_text("COLUMN = 'named'\n")
+        (home / "sayings" / "__init__.py").write_text("")
+        (home / "sayings" / "greeting.py").write_text(f"def greet():\n    return 'ciao {word}'\n")
+        (home / "data").mkdir()
+        pipeline = pipeline_of(home, 'format = "text"', '[query]\npython = "naming:name"\n')
+        tables = tables_of(spark, pipeline, {"orders": records(spark, ["x"])})
+        rows = result_of(spark, pipeline, tables.good).collect()
+        assert [row.named for row in rows] == [f"ciao {word} x {word}"]
+
+
 @pytest.mark.parametrize(
     ("module", "expected"),
     [

@@ -21,6 +21,7 @@ ROOMS: Final = (
     "spark source",
     "spark sink",
     "spark pipeline",
+    "spark session",
 )
 LIMIT_S: Final = 240.0  # for the tests of one bug, on a machine that does other work besides
 
