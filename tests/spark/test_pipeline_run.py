@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from headrace.testing import pipeline_result
 from headrace_spark.pipeline.failures import PipelineFailure
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
@@ -129,6 +126,51 @@ def test_a_record_that_must_not_be_stops_the_pipeline_with_one_sentence(tmp_path
     assert "the record of orders-0 at offset 1" in str(failed.value)
     assert "positive" in str(failed.value)
     assert "\n" not in str(failed.value)
+
+
+OWN_CODE = """
+name = "own-code"
+[[source]]
+name = "words"
+topic = "words"
+format = "text"
+[query]
+python = "numbers_of:run"
+[[sink]]
+topic = "numbers"
+format = "text"
+"""
+FAILING = """
+from pyspark.sql import functions as F
+
+def _number(text):
+    {what}
+
+def run(spark, tables):
+    return tables["words"].select(F.udf(_number)("value").alias("value"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "cause", "more"),
+    [
+        ("return int(text)", "invalid literal for int() with base 10: 'one' (numbers_of.py, line 5)", "in _number\n"),
+        ("import os; os._exit(3)", "Python worker exited unexpectedly (crashed)", "\tat org.apache.spark."),
+    ],
+)
+def test_a_function_that_fails_is_told_in_one_line_and_in_full_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, cause: str, more: str
+) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(OWN_CODE)
+    (tmp_path / "numbers_of.py").write_text(FAILING.format(what=what))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(PipelineFailure) as failed:
+        pipeline_result(file, {"words": ["one"]})
+    assert str(failed.value).startswith(cause)
+    assert "\n" not in str(failed.value)
+    assert failed.value.details is not None
+    assert more in Path(failed.value.details).read_text()
 
 
 def test_what_the_result_lacks_is_told_before_anything_is_written(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ def run(
         raise _complaint(str(other), hint) from other
     except PipelineFailure as failure:
         where = f" in {failure.query}" if failure.query else ""
-        raise _complaint(f"pipeline {pipeline.name!r} failed{where}: {failure}") from failure
+        hint = f"all that Spark said is in {failure.details}" if failure.details else ""
+        raise _complaint(f"pipeline {pipeline.name!r} failed{where}: {failure}", hint) from failure
     except (JavaUnsuitable, TakenOver) as told:
         raise _complaint(str(told)) from told
     reason = f" ({runner.switch.reason})" if runner.switch.reason else ""

@@ -54,7 +54,14 @@ class JsonLines:
         self._print("rows", query=query, batch_id=batch_id, rows=rows, more=more_count)
 
     def restarting(self, failure: PipelineFailure, pause_s: float) -> None:
-        self._print("restart", query=failure.query, batch_id=failure.batch_id, error=str(failure), pause_s=pause_s)
+        self._print(
+            "restart",
+            query=failure.query,
+            batch_id=failure.batch_id,
+            error=str(failure),
+            details=failure.details,
+            pause_s=pause_s,
+        )
 
     def _print(self, event: str, **facts: Any) -> None:
         self._answer(json.dumps({"event": event, "pipeline": self._name, **facts}, ensure_ascii=False))
@@ -104,7 +111,8 @@ class LiveTable:
 
     def restarting(self, failure: PipelineFailure, pause_s: float) -> None:
         where = f" in {failure.query}" if failure.query else ""
-        text = f"failed{where}: {failure}; starting again in {pause_s:g} s"
+        more = f" (more in {failure.details})" if failure.details else ""
+        text = f"failed{where}: {failure}{more}; starting again in {pause_s:g} s"
         self._console.print(text, markup=False, highlight=False)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import traceback
+from pathlib import PurePath
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -11,12 +14,18 @@ from headrace.client.errors import ClientError
 from headrace.model.errors import Refusal
 from headrace_spark.pipeline.errors import PipelineError
 from headrace_spark.pipeline.expectations import failure_in
-from headrace_spark.pipeline.spark_errors import java_words, said_by
+from headrace_spark.pipeline.spark_errors import said_by
+
+SENTENCE_MAX: Final = 1_000  # characters; an error's text may hold all that it was about
 
 _TRACEBACK = "Traceback (most recent call last):"
 _PYTHON_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*?)(?:: (?P<text>.*))?$")
 _QUERY_FAILED = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ", re.DOTALL)
 _TASK_FAILED = re.compile(r"Job aborted due to stage failure: .*?\): (?P<error>[\w.$]+): (?P<text>.*)", re.DOTALL)
+_OF_THE_BRIDGE = re.compile(r"^An error occurred while calling [^\n]*\n: [\w.$]+(?:: )?")
+_FRAME = re.compile(r'^  File "(?P<path>[^"]+)", line (?P<line>\d+), in ', re.MULTILINE)
+_NOBODYS_CODE = {"pyspark", "pyspark.zip", "headrace", "headrace_spark", "site-packages", "dist-packages"}
+"""Directories of what is installed. The author of a pipeline has nothing to put right there."""
 _REST = re.compile(r"\s*(?:SQLSTATE: \w+|\n=== |\n\s*at |\n\nDriver stacktrace|\nJVM stacktrace).*", re.DOTALL)
 _CONDITION = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 
@@ -45,9 +54,19 @@ class PipelineFailure(Exception):
         """In which it failed; None if that was before one began."""
         self.is_hopeless = _is_hopeless(error)
         """Another try would end the same way."""
+        self.whole = "" if isinstance(error, PipelineError | SparkGone) else "".join(traceback.format_exception(error))
+        """All that was said, with stacks: pages of it. Empty if the cause says everything."""
+        self.details: str | None = None
+        """The file in which all of it is."""
 
 
 def cause_of(error: BaseException) -> str:
+    """One line."""
+    cause = _cause_of(error)
+    return cause if len(cause) <= SENTENCE_MAX else f"{cause[:SENTENCE_MAX]} …"
+
+
+def _cause_of(error: BaseException) -> str:
     failed_record = failure_in(error)
     if failed_record is not None:
         return failed_record
@@ -57,8 +76,8 @@ def cause_of(error: BaseException) -> str:
         case PySparkException():
             said = _innermost(str(error))
             return f"{said}: {_root_of(error)}" if said in _SAYS_NOT_WHY else said
-        case Py4JJavaError():
-            return java_words(error)
+        case Py4JJavaError():  # one that pyspark has no class for
+            return _innermost(_OF_THE_BRIDGE.sub("", str(error)))
         case PipelineError() | ClientError() | Refusal() | SparkGone():
             return str(error)
         case _:
@@ -82,15 +101,24 @@ def _root_of(error: BaseException) -> str:
 def _innermost(text: str) -> str:
     """Spark quotes the errors of Python with their stacks; the last stack is the one nearest to the cause."""
     if _TRACEBACK in text:
-        found = _python_error(text.rpartition(_TRACEBACK)[2])
+        stack = text.rpartition(_TRACEBACK)[2]
+        found = _python_error(stack)
         if found is not None:
-            return found
+            return f"{found}{_place_in(stack)}"
     text = _QUERY_FAILED.sub("", text)
     task = _TASK_FAILED.search(text)
     if task is not None:
         text = task["text"]
     text = _REST.sub("", _CONDITION.sub("", text), count=1)
     return " ".join(text.split()).rstrip(".") or "Spark does not say why"
+
+
+def _place_in(stack: str) -> str:
+    """Where the error was raised, if it was in code that is not installed: the pipeline's own."""
+    frames = list(_FRAME.finditer(stack))
+    if not frames or not _NOBODYS_CODE.isdisjoint(PurePath(frames[-1]["path"]).parts):
+        return ""
+    return f" ({PurePath(frames[-1]['path']).name}, line {frames[-1]['line']})"
 
 
 def _python_error(stack: str) -> str | None:

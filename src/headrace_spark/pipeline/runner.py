@@ -20,6 +20,7 @@ from headrace.model.errors import Refusal
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.pipeline.checkpoints import check_checkpoints
 from headrace_spark.pipeline.errors import PipelineError
+from headrace_spark.pipeline.failure_file import FailureFile
 from headrace_spark.pipeline.failures import PipelineFailure, SparkGone
 from headrace_spark.pipeline.leftovers import clear_staging
 from headrace_spark.pipeline.queries import Queries
@@ -110,6 +111,7 @@ class Runner:
         self._take_over = take_over
         self._from_start = from_start
         self._restarts = Restarts(pipeline.run.restart)
+        self._failure_file = FailureFile(pipeline.name)
         self._record: RunRecord
         self.switch = StopSwitch()
 
@@ -234,6 +236,8 @@ class Runner:
 
     def _pause_after(self, failures: list[PipelineFailure]) -> None:
         """Until it is time for another try, or somebody wants it to end. Raises a failure that was the last."""
+        for failure in failures:
+            failure.details = self._failure_file.keep(failure)
         hopeless = next((failure for failure in failures if failure.is_hopeless), None)
         pause_s = None if hopeless else self._restarts.pause_s([failure.query for failure in failures])
         is_pressed = self.switch.pressed.is_set()

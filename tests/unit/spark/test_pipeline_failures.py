@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
+from typing import TYPE_CHECKING
+
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from headrace.client.errors import ClusterUnreachable
+from headrace_spark.pipeline.failure_file import FILE_BYTES_MAX, FailureFile
 from headrace_spark.pipeline.failures import PipelineFailure, SparkGone, cause_of
 from headrace_spark.pipeline.parts import RestartPolicy
 from headrace_spark.pipeline.restart import Restarts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 QUERY_FAILED = "[STREAM_FAILED] Query [id = 1f, runId = 2e] terminated with exception: "
 TASK_FAILED = (
@@ -16,7 +24,7 @@ TASK_FAILED = (
     "3.0 (TID 3) (127.0.0.1 executor driver): "
 )
 PYTHON_STACK = """Traceback (most recent call last):
-  File "/x/worker.py", line 12, in main
+  File "/x/pyspark/worker.py", line 12, in main
     run()
     ^^^^^
 """
@@ -28,6 +36,13 @@ Logical Plan:
 concat(pipeline stopped: the record of , format_string(%s-%d at offset %d, _topic#3), : , reason#14))) ELSE true END
 """
 RECORD_FAILED = "pipeline stopped: orders-0@7: expectation 'x' is broken"
+IN_THE_PIPELINE = """Traceback (most recent call last):
+  File "/x/pyspark/worker.py", line 12, in main
+    run()
+  File "/jobs/shout.py", line 7, in loud
+    return int(text)
+           ^^^^^^^^^
+"""
 JAVA_STACK = "\n\tat org.apache.spark.Whatever.run(Whatever.scala:1)\n\nDriver stacktrace:\n\tat more"
 
 
@@ -38,6 +53,8 @@ JAVA_STACK = "\n\tat org.apache.spark.Whatever.run(Whatever.scala:1)\n\nDriver s
         (f"{PYTHON_STACK}a.b.Refusal: first\nand second{JAVA_STACK}", "first and second"),
         (f"{PYTHON_STACK}x.Outer: {PYTHON_STACK}ZeroDivisionError: by zero{JAVA_STACK}", "ZeroDivisionError: by zero"),
         (f"{PYTHON_STACK}KeyboardInterrupt\n", "KeyboardInterrupt"),
+        (f"{IN_THE_PIPELINE}KeyError: 'x'{JAVA_STACK}", "KeyError: 'x' (shout.py, line 7)"),
+        (f"{QUERY_FAILED}{'x' * 5_000}", f"{'x' * 1_000} …"),
         (
             f"{TASK_FAILED}a.b.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 2{JAVA_STACK}",
             "Division by zero",
@@ -63,6 +80,67 @@ def test_what_says_not_why_is_told_with_the_error_at_its_bottom() -> None:
     # As pyspark chains errors of the JVM; those themselves can be made only while one runs.
     top._cause, middle._cause = middle, bottom  # type: ignore[attr-defined]
     assert cause_of(top) == "Task not serializable: java.io.NotSerializableException: a.b.Socket"
+
+
+class ErrorOverTheBridge(Py4JJavaError):
+    """As py4j raises it, but for the JVM that it asks for its text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            f"{TASK_FAILED}org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).{JAVA_STACK}",
+            "Python worker exited unexpectedly (crashed)",
+        ),
+        (f"[DATA_SOURCE_NOT_FOUND] Failed to find x. SQLSTATE: 42K02{JAVA_STACK}", "Failed to find x"),
+    ],
+)
+def test_an_error_that_comes_over_the_bridge_as_it_is_is_one_sentence_too(text: str, cause: str) -> None:
+    said = f"An error occurred while calling o549.save.\n: org.apache.spark.SparkException: {text}"
+    assert cause_of(ErrorOverTheBridge(said)) == cause
+
+
+def failure(text: str) -> PipelineFailure:
+    return PipelineFailure("topic-a", PySparkException(text))
+
+
+def test_all_that_spark_said_is_kept_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kept = FailureFile("shout")
+    first = kept.keep(failure(f"the disk is full{JAVA_STACK}"))
+    assert first == kept.keep(failure("it still is"))
+    (file,) = tmp_path.iterdir()
+    text = file.read_text()
+    assert (str(file), file.name.startswith("headrace-shout-")) == (first, True)
+    assert text.index("Driver stacktrace") < text.index("it still is")
+
+
+def test_the_file_keeps_its_limit_and_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kept = FailureFile("shout")
+    for number in range(6):
+        kept.keep(failure(f"failure {number} {'x' * (FILE_BYTES_MAX // 3)}"))
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_size <= FILE_BYTES_MAX
+    assert "failure 5" in file.read_text()
+
+
+def test_what_is_said_in_a_sentence_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert FailureFile("shout").keep(PipelineFailure(None, SparkGone())) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_does_not_hide_the_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    assert FailureFile("shout").keep(failure("the disk is full")) is None
 
 
 @pytest.mark.parametrize(
