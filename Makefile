@@ -12,7 +12,7 @@ INPUTS ?= 200000
 INSTALL := $(BIN)/pip install -q --disable-pip-version-check --require-hashes
 COMPILE := $(BIN)/pip-compile -q --generate-hashes --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --upgrade
 
-.PHONY: run spark test test-long check compile format generate setup bench fuzz lock planted kafka-tools clean help
+.PHONY: run spark wheel test test-long check compile format generate setup bench fuzz lock planted kafka-tools clean help
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,10 @@ generate: $(VENV)/.dev ## write wire/messages from wire/schemas, docs/settings.m
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python tools/write_settings_page.py
 	$(BIN)/python -m tools.write_malformed_page
+
+wheel: $(VENV)/bin/python ## build the package for `pip install --find-links dist headrace`
+	$(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
+	@ls dist/headrace-*.whl
 
 compile: $(VENV)/.dev ## compile the hottest modules again, which installing does by itself
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .

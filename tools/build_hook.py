@@ -5,8 +5,10 @@ Without a C compiler the wheel is plain Python, and says so while it is built.
 
 from __future__ import annotations
 
+import atexit
 import os
 import runpy
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ class CompilingBuildHook(BuildHookInterface[Any]):
         wish = os.environ.get("HEADRACE_COMPILE", "")
         # An editable install imports from `src`, so that is where the compiled files belong.
         is_editable = version == "editable"
-        target = _compiling["SOURCES"] if is_editable else Path(tempfile.mkdtemp(prefix="headrace-wheel-"))
+        target = _compiling["SOURCES"] if is_editable else self._scratch_directory()
         if wish == NO:
             _compiling["forget_compiled"](target)
             return
@@ -38,3 +40,9 @@ class CompilingBuildHook(BuildHookInterface[Any]):
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
             build_data["force_include"] = {str(path): str(path.relative_to(target)) for path in written}
+
+    def _scratch_directory(self) -> Path:
+        """Until the process ends that builds, which reads from it after this hook."""
+        scratch = Path(tempfile.mkdtemp(prefix="headrace-wheel-"))
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        return scratch

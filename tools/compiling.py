@@ -83,8 +83,10 @@ def _build(target: Path, scratch: Path) -> None:
     from mypyc.build import mypycify  # noqa: PLC0415 - only here: `make test` asks for names and notes alone
     from setuptools import Distribution  # noqa: PLC0415
 
+    # Names of modules begin here, also in a checkout that lies inside of somebody's package.
+    options = ["--explicit-package-bases", "--cache-dir", str(scratch / "mypy")]
     with chdir(SOURCES):
-        extensions = mypycify(["--cache-dir", str(scratch / "mypy"), *HOT_MODULES], target_dir=str(scratch / "c"))
+        extensions = mypycify([*options, *HOT_MODULES], target_dir=str(scratch / "c"))
         for extension in extensions:
             # Nobody replaces a function of ours while it is loaded; without that promise none is inlined.
             extension.extra_compile_args.append("-fno-semantic-interposition")

@@ -54,7 +54,7 @@ class PipelineFailure(Exception):
         """In which it failed; None if that was before one began."""
         self.is_hopeless = _is_hopeless(error)
         """Another try would end the same way."""
-        self.whole = "" if isinstance(error, PipelineError | SparkGone) else "".join(traceback.format_exception(error))
+        self.whole = "" if _says_everything(error) else "".join(traceback.format_exception(error))
         """All that was said, with stacks: pages of it. Empty if the cause says everything."""
         self.details: str | None = None
         """The file in which all of it is."""
@@ -89,6 +89,10 @@ def _is_hopeless(error: BaseException) -> bool:
         isinstance(error, AnalysisException | ParseException | PipelineError | SparkGone)
         or failure_in(error) is not None
     )
+
+
+def _says_everything(error: BaseException) -> bool:
+    return isinstance(error, PipelineError | SparkGone) or failure_in(error) is not None
 
 
 def _root_of(error: BaseException) -> str:

@@ -134,7 +134,8 @@ def test_the_file_keeps_its_limit_and_the_newest(tmp_path: Path, monkeypatch: py
 
 def test_what_is_said_in_a_sentence_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert FailureFile("shout").keep(PipelineFailure(None, SparkGone())) is None
+    for error in (SparkGone(), PySparkException(f"[USER_RAISED_EXCEPTION] {RECORD_FAILED}{JAVA_STACK}")):
+        assert FailureFile("shout").keep(PipelineFailure(None, error)) is None
     assert list(tmp_path.iterdir()) == []
 
 
