@@ -226,8 +226,10 @@ class Following:
             else:
                 place = await self._store.set_aside(log_id)
                 log.warning("no topic is known for %s; its data is kept in %s and not served", log_id, place)
-        self._note_missing(image)
-        self._tell_of_lost(image)
+        for look in (self._note_missing, self._tell_of_lost):  # each goes over all partitions, a microsecond for each
+            await asyncio.sleep(0)
+            look(image)
+        await asyncio.sleep(0)
         await self._serve_all([LogId(topic.topic_id, state.partition) for topic, state in partitions_of(image)])
 
     def _note_missing(self, image: ClusterImage) -> None:
