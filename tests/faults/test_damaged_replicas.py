@@ -293,6 +293,7 @@ def test_a_log_that_a_start_does_not_find_is_fetched_again_although_it_might_hav
     rmtree(gone)
     cluster.start(2)
     assert "is missing, although this node is counted on to have it" in cluster.log_of(2)
+    wait_until(lambda: cluster.partitions(topic)[0][0] != 1, "node 1 is missed")
     assert cluster.partitions(topic)[0][0] == -1
     cluster.start(1)
     wait_until_whole(cluster, topic, [1, 2])
