@@ -218,6 +218,8 @@ def test_the_vote_of_an_older_copy_does_not_count() -> None:
         await start(cluster.nodes, gap_s=0.0)
         await settle(cluster)
         two.host.crash()
+        while not (three.node is not None and not three.node.image.is_here(two.node_id)):
+            await asyncio.sleep(LOOK_S)
         await create_topic(cluster)
         one.host.crash()
         three.host.crash()
