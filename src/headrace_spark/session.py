@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from headrace_spark import worker_python
-from headrace_spark.java import find_java
+from headrace_spark.java import JavaUnsuitable, find_java
 from headrace_spark.shims import write_shim
 
 if TYPE_CHECKING:
@@ -40,10 +40,28 @@ DEFAULTS = {
 }
 
 
+class ConnectUnsuitable(JavaUnsuitable):
+    """Spark Connect leaves Java to a server, and what was asked for needs one beside it."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"{address} is Spark Connect, where pipelines, export and import do not run: they need a driver of their "
+            "own, on a master such as local[*], spark://host:7077 or yarn"
+        )
+
+
+def refuse_connect(master: str, environ: Mapping[str, str]) -> None:
+    """Raises ConnectUnsuitable. A program of one's own reads and writes topics through Spark Connect all the same."""
+    for address in (master, environ.get("SPARK_REMOTE", "")):
+        if address.startswith("sc://"):
+            raise ConnectUnsuitable(address)
+
+
 def start_session(app_name: str, *, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
     """The active session, or a new one. `master` counts unless the program was submitted to another already."""
     builder = SparkSession.builder
     if SparkSession.getActiveSession() is None:
+        refuse_connect(master, os.environ)
         prepare_environment(os.environ, master)
         builder = builder.appName(app_name)
         if not is_submitted(os.environ):

@@ -32,7 +32,7 @@ from headrace_spark.pipeline.state import State, now_utc
 from headrace_spark.pipeline.stopping import StopSwitch
 from headrace_spark.pipeline.target_topics import make_topics
 from headrace_spark.progress import report_progress
-from headrace_spark.session import start_session
+from headrace_spark.session import refuse_connect, start_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,9 +118,12 @@ class Runner:
     def run(self, session: SparkSession | None = None) -> RunState:
         """Until it has finished or was stopped; the state in which it ended.
 
-        Without a session it starts one, and listens to signals. Raises AlreadyRunning, TakenOver, PipelineFailure.
+        Without a session it starts one, and listens to signals. Raises AlreadyRunning, TakenOver, PipelineFailure, and
+        JavaUnsuitable if there is none.
         """
         run = self._pipeline.run
+        if session is None:
+            refuse_connect(run.master, os.environ)  # before anybody hears of a run
         self._record = RunRecord(
             self._pipeline.cluster.bootstrap_servers,
             self._pipeline.name,

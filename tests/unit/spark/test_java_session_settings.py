@@ -10,7 +10,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from headrace_spark.session import default_settings, is_submitted, prepare_environment
+from headrace_spark.session import (
+    ConnectUnsuitable,
+    default_settings,
+    is_submitted,
+    prepare_environment,
+    refuse_connect,
+)
 
 
 def test_a_local_session_is_quiet_and_keeps_to_this_machine() -> None:
@@ -81,6 +87,18 @@ def test_workers_elsewhere_are_not_led_to_a_file_that_only_this_machine_has(tmp_
     prepare_environment(environ, "spark://host:7077")
 
     assert Path(environ["PYSPARK_PYTHON"]).parent == Path(sys.executable).parent
+
+
+@pytest.mark.parametrize(
+    ("master", "environ"), [("sc://host:15002", {}), ("local[*]", {"SPARK_REMOTE": "sc://host:15002"})]
+)
+def test_spark_connect_is_refused_in_one_sentence(master: str, environ: dict[str, str]) -> None:
+    with pytest.raises(ConnectUnsuitable) as refused:
+        refuse_connect(master, environ)
+    assert str(refused.value).startswith(
+        "sc://host:15002 is Spark Connect, where pipelines, export and import do not run"
+    )
+    refuse_connect("spark://host:7077", {})
 
 
 def test_a_chosen_python_stays() -> None:
