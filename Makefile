@@ -24,7 +24,7 @@ spark: $(VENV)/.spark ## add what pipelines on Spark need to .venv
 
 setup: $(VENV)/.dev ## prepare .venv for development: commands, tools, client libraries
 
-test: $(VENV)/.dev ## run every test but the long ones; properties with the same examples each time
+test: $(VENV)/.dev $(VENV)/.connect ## run every test but the long ones; properties with the same examples each time
 	tools/install-optional
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not long" --hypothesis-profile=ci $(ARGS)
 
@@ -75,6 +75,7 @@ lock: $(VENV)/.dev ## pin dependencies anew, with hashes; no index address gets 
 	$(COMPILE) -o requirements/run.txt pyproject.toml
 	$(COMPILE) --extra spark -c requirements/run.txt -o requirements/spark.txt pyproject.toml
 	$(COMPILE) -c requirements/spark.txt -o requirements/dev.txt requirements/dev.in
+	$(COMPILE) -c requirements/dev.txt -c requirements/spark.txt -o requirements/connect.txt requirements/connect.in
 	$(COMPILE) -c requirements/dev.txt -o requirements/fuzz.txt requirements/fuzz.in
 
 clean: ## remove what was built
@@ -96,6 +97,10 @@ $(VENV)/.spark: $(VENV)/.run requirements/spark.txt
 
 $(VENV)/.dev: $(VENV)/.run $(VENV)/.spark requirements/dev.txt
 	$(INSTALL) -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.connect: $(VENV)/.dev requirements/connect.txt
+	$(INSTALL) --upgrade --target $(VENV)/connect -r requirements/connect.txt
 	@touch $@
 
 $(VENV)/.fuzz: $(VENV)/.dev requirements/fuzz.txt
