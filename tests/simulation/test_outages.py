@@ -53,9 +53,11 @@ async def write(cluster: SimulatedCluster, name: str) -> dict[tuple[int, int], b
     return await cluster.run_on(name, work())
 
 
-async def create_topic(cluster: SimulatedCluster) -> None:
+async def create_topic(cluster: SimulatedCluster, **configs: str) -> None:
     async def work() -> None:
-        await Admin(cluster.client("operator")).create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)
+        settings = {name.replace("_", "."): value for name, value in configs.items()}
+        admin = Admin(cluster.client("operator"))
+        await admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3, configs=settings)
 
     await cluster.run_on("operator", work())
 
@@ -127,11 +129,12 @@ def expect_all(cluster: SimulatedCluster, acked: dict[tuple[int, int], bytes]) -
         piece.release()
 
 
+@pytest.mark.parametrize("needed", ["1", "2"])
 @pytest.mark.parametrize("order", ORDERS, ids=str)
-def test_nothing_is_lost_by_one_torn_disk_whoever_is_back_first(order: tuple[int, ...]) -> None:
+def test_nothing_is_lost_by_one_torn_disk_whoever_is_back_first(order: tuple[int, ...], needed: str) -> None:
     async def play(universe: Universe) -> None:
         cluster = await ready_cluster(universe)
-        await create_topic(cluster)
+        await create_topic(cluster, min_insync_replicas=needed)
         acked = await write(cluster, "before")
         crash_all(cluster)
         tear(cluster.nodes[0])

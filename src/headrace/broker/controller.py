@@ -57,6 +57,8 @@ class Controller:
         """An image in which nothing is left to be seen to."""
         self._must_know: dict[NodeId, Offset] = {}
         """Up to where a fenced node has to know the metadata before it is let in."""
+        self._returned_ms: dict[NodeId, int] = {}
+        """Nodes that have asked to begin another life, since when, and have not begun it yet."""
         self._term: Term | None = None
         self._balanced_s = self._kept_up_s = 0.0
         self._awake_by_s = 0.0
@@ -116,9 +118,10 @@ class Controller:
     async def _look(self) -> None:
         if not self._is_in_charge():
             return
-        while lapsed := self._lapsed():  # anew each time: to fence one takes a while
-            log.warning("node %d is gone, or was not heard for its session; others take over", lapsed[0])
-            await self._fence(lapsed[0])
+        while lapsed := self._lapsed():  # anew each time: to fence them takes a while
+            for node_id in lapsed:
+                log.warning("node %d is gone, or was not heard for its session; others take over", node_id)
+            await self._fence(*lapsed)
             if not self._is_in_charge():
                 return
         if self._quorum.image.leaderless:
@@ -185,6 +188,7 @@ class Controller:
             here = {node.node_id: node.session_ms for node in self._quorum.image.sorted_nodes()}
             self._sessions = Sessions(here, self._now_ms())
             self._must_know.clear()
+            self._returned_ms.clear()
         return True
 
     def suspect(self, node_id: NodeId) -> None:
@@ -236,19 +240,42 @@ class Controller:
             raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"another process has registered as node {node_id} since")
         return node
 
-    async def _fence(self, node_id: NodeId) -> None:
+    async def _fence(self, *node_ids: NodeId) -> None:
         assert self._sessions is not None
-        self._sessions.forget(node_id)
-        with self._kept_out(node_id):
-            await self._quorum.submit(lambda image: fence_node(image, node_id))
+        for node_id in node_ids:
+            self._sessions.forget(node_id)
+        with self._kept_out(*node_ids):
+            await self._quorum.submit(lambda image: fence_node(image, *node_ids))
 
     async def register(self, node_id: NodeId, decide: Callable[[ClusterImage], Decision[Response]]) -> Response:
         """Let a node begin a life: `register_node` or `admit_node`, until what its last one had is taken from it."""
+        await self._call_the_roll(node_id)
         with self._kept_out(node_id):
             while True:
                 response = await self._quorum.submit(decide)
                 if response not in {NOT_YET, ""}:
+                    self._returned_ms.pop(node_id, None)
                     return response
+
+    async def _call_the_roll(self, node_id: NodeId) -> None:
+        """When several have crashed they come back one after the other. To take each by itself out of its in-sync sets
+        would look as if the others had gone on without it, though nobody had. So a node is registered only once it is
+        known of all others whether they are still here; and those whose last life is over are taken out together.
+        Raises Refusal until it is known: that takes a heartbeat, or a session."""
+        if not self._is_in_charge():
+            raise Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller")
+        sessions = self._sessions
+        assert sessions is not None
+        asked_ms = self._returned_ms.setdefault(node_id, self._now_ms())
+        unheard = [it for it in self._quorum.image.live_nodes() if not sessions.is_heard_since(it, asked_ms)]
+        silent = [it for it in unheard if it not in self._returned_ms]
+        if silent:
+            raise Refusal(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"whether node {silent[0]} is still here is not known yet; that takes a moment: try again",
+            )
+        if len(unheard) > 1:
+            await self._fence(*unheard)
 
     @contextmanager
     def _kept_out(self, *node_ids: NodeId) -> Iterator[None]:

@@ -21,7 +21,7 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, Epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from headrace.metadata.image import ClusterImage, Partition, Topic
     from headrace.metadata.sweeps import Change
@@ -51,8 +51,10 @@ def changed(
     )
 
 
-def electable(image: ClusterImage, partition: Partition, among: tuple[NodeId, ...], *, but: NodeId = NO_NODE) -> NodeId:
-    """Who of them is to lead: here, and not `but`; the first in the order of the replicas. NO_NODE if there is none.
+def electable(
+    image: ClusterImage, partition: Partition, among: tuple[NodeId, ...], *, but: Collection[NodeId] = ()
+) -> NodeId:
+    """Who of them is to lead: who is here, none of `but`, the first in the order of the replicas. NO_NODE if nobody is.
 
     One that is draining leads if nobody else can: to be served by it is better than not at all.
     """
@@ -60,7 +62,7 @@ def electable(image: ClusterImage, partition: Partition, among: tuple[NodeId, ..
     candidates = [
         node_id
         for node_id in (*partition.target, *partition.removing)
-        if node_id != but and node_id in among and image.is_here(node_id)
+        if node_id not in but and node_id in among and image.is_here(node_id)
     ]
     staying = [node_id for node_id in candidates if image.node_may_lead(node_id)]
     return next(iter(staying or candidates), NO_NODE)
@@ -76,7 +78,7 @@ def holders(partition: Partition) -> tuple[NodeId, ...]:
 
 
 def elected(
-    image: ClusterImage, partition: Partition, isr: tuple[NodeId, ...], *, but: NodeId = NO_NODE
+    image: ClusterImage, partition: Partition, isr: tuple[NodeId, ...], *, but: Collection[NodeId] = ()
 ) -> tuple[NodeId, tuple[NodeId, ...]]:
     """Who is to lead, and who is in sync then: one of `isr` and all of them, else the one that is eligible, alone.
     NO_NODE also if there are several whose logs have to be compared first."""
@@ -94,21 +96,24 @@ def partitions_of(image: ClusterImage) -> Iterator[tuple[Topic, Partition]]:
 
 
 def taken_from(
-    image: ClusterImage, topic_id: TopicId, partition: Partition, node_id: NodeId, *, has_lost_disk: bool = False
+    image: ClusterImage, topic_id: TopicId, partition: Partition, *gone: NodeId, has_lost_disk: bool = False
 ) -> PartitionChanged | None:
-    """What changes when a node is gone: it leaves the in-sync set, and another leads what it led.
+    """What changes when nodes are gone: they leave the in-sync set, and another leads what they led.
+
+    If all members are gone, the last of them stays in the set. Who left before it in the same moment has as much: the
+    set never went on without it, so that it is eligible, however few must be in sync.
 
     A node whose disk was replaced leaves even where it is the last member: what it had is gone, and pretending
     otherwise would let it lead with nothing. For the same reason it is eligible nowhere.
     """
-    if not _has_part(partition, node_id, has_lost_disk):
+    if not any(_has_part(partition, node_id, has_lost_disk) for node_id in gone):
         return None
-    isr = tuple(member for member in partition.isr if member != node_id)
+    isr = tuple(member for member in partition.isr if member not in gone)
     if not isr and not has_lost_disk:
-        isr = partition.isr
+        isr = (partition.leader,) if partition.leader in partition.isr else partition.isr[:1]
     leader = partition.leader
-    if leader in {node_id, NO_NODE}:
-        leader, isr = elected(image, partition, isr, but=node_id)
+    if leader in {*gone, NO_NODE}:
+        leader, isr = elected(image, partition, isr, but=gone)
     return changed(topic_id, partition, isr=isr, leader=leader)
 
 
@@ -132,20 +137,20 @@ def has_part_in_any(image: ClusterImage, node_id: NodeId, *, has_lost_disk: bool
     )
 
 
-def taking_over(node_id: NodeId, *, has_lost_disk: bool = False) -> tuple[Change, ...]:
-    """The changes of all partitions when a node is gone: first what it led, for nobody can write there."""
+def taking_over(*gone: NodeId, has_lost_disk: bool = False) -> tuple[Change, ...]:
+    """The changes of all partitions when nodes are gone: first what they led, for nobody can write there."""
 
-    def of_what_it_led(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:
-        if partition.leader != node_id:
+    def of_what_they_led(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:
+        if partition.leader not in gone:
             return None
-        return taken_from(image, topic_id, partition, node_id, has_lost_disk=has_lost_disk)
+        return taken_from(image, topic_id, partition, *gone, has_lost_disk=has_lost_disk)
 
     def of_the_rest(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:
-        if partition.leader == node_id:
+        if partition.leader in gone:
             return None
-        return taken_from(image, topic_id, partition, node_id, has_lost_disk=has_lost_disk)
+        return taken_from(image, topic_id, partition, *gone, has_lost_disk=has_lost_disk)
 
-    return of_what_it_led, of_the_rest
+    return of_what_they_led, of_the_rest
 
 
 def led_again(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:

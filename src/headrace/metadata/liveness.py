@@ -40,17 +40,21 @@ class Sessions:
 
     def __init__(self, sessions_ms: Mapping[NodeId, int], now_ms: int) -> None:
         self._sessions = {node_id: _Session(now_ms, session_ms) for node_id, session_ms in sessions_ms.items()}
-        self._heard: set[NodeId] = set()
+        self._heard_ms: dict[NodeId, int] = {}
 
     def heard(self, node_id: NodeId, session_ms: int, now_ms: int) -> None:
         """It lives, whatever was suspected."""
         self._sessions[node_id] = _Session(now_ms, session_ms)
-        self._heard.add(node_id)
+        self._heard_ms[node_id] = now_ms
+
+    def is_heard_since(self, node_id: NodeId, since_ms: int) -> bool:
+        """Whether it has said after that moment that it is there."""
+        return self._heard_ms.get(node_id, -1) >= since_ms
 
     def is_heard(self, node_id: NodeId, now_ms: int) -> bool:
         """Whether it has said that it is there, and its session is not over."""
         session = self._sessions.get(node_id)
-        return session is not None and node_id in self._heard and session.end_ms > now_ms
+        return session is not None and node_id in self._heard_ms and session.end_ms > now_ms
 
     def suspect(self, node_id: NodeId) -> None:
         """Nobody listens there. Most likely its process has ended: then it is not waited for any longer than a process

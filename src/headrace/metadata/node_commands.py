@@ -169,16 +169,17 @@ def unfence_node(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Dec
     if not node.is_fenced:
         return Decision((), None)
     unfenced, changes = NodeChanged(node_id, False, node.is_draining), (led_again,)
-    return _begun(unfenced, image, changes)
+    return _begun((unfenced,), image, changes)
 
 
-def fence_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:
-    """Nothing was heard of the node for too long, or it has stopped: others take over."""
-    node = image.nodes.get(node_id)
-    if node is None or node.is_fenced:
+def fence_node(image: ClusterImage, *node_ids: NodeId) -> Decision[None]:
+    """Nothing was heard of them for too long, or they have stopped: others take over. Those who are gone at the same
+    time are taken out together: one after the other, it would look as if the rest had gone on without the first."""
+    gone = [node for node_id in node_ids if (node := image.nodes.get(node_id)) is not None and not node.is_fenced]
+    if not gone:
         return Decision((), None)
-    fenced, changes = NodeChanged(node_id, True, node.is_draining), taking_over(node_id)
-    return _begun(fenced, image, changes)
+    fenced = tuple(NodeChanged(node.node_id, True, node.is_draining) for node in gone)
+    return _begun(fenced, image, taking_over(*(node.node_id for node in gone)))
 
 
 def drain_node(image: ClusterImage, node_id: NodeId, broker_epoch: int | None = None) -> Decision[None]:
@@ -190,13 +191,13 @@ def drain_node(image: ClusterImage, node_id: NodeId, broker_epoch: int | None = 
     if node.is_draining:
         return Decision((), None)
     draining, changes = NodeChanged(node_id, node.is_fenced, True), (moved_from_draining,)
-    return _begun(draining, image, changes)
+    return _begun((draining,), image, changes)
 
 
-def _begun(change: NodeChanged, image: ClusterImage, changes: tuple[Change, ...]) -> Decision[None]:
-    """A change of a node, and what follows from it for its partitions."""
-    records, is_all = first_slice(image.apply(change), changes)
-    return Decision((change, *records), None, rest=() if is_all else changes)
+def _begun(of_nodes: tuple[NodeChanged, ...], image: ClusterImage, changes: tuple[Change, ...]) -> Decision[None]:
+    """Changes of nodes, and what follows from them for their partitions."""
+    records, is_all = first_slice(image.apply_all(of_nodes), changes)
+    return Decision((*of_nodes, *records), None, rest=() if is_all else changes)
 
 
 def undrain_node(image: ClusterImage, node_id: NodeId) -> Decision[None]:

@@ -170,7 +170,7 @@ def give_up_replica(
         raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has no replica of {image.name_of(log_id)}")
     leader, remaining = partition.leader, tuple(member for member in partition.isr if member != node_id)
     if leader in {node_id, NO_NODE}:
-        leader, remaining = elected(image, partition, remaining, but=node_id)
+        leader, remaining = elected(image, partition, remaining, but=(node_id,))
     others = [other for other in holders(partition) if other != node_id]
     may_wait = bool(others) if serves_nothing and is_lost else any(map(image.is_here, others))
     if leader == NO_NODE and not may_wait:

@@ -21,14 +21,9 @@ WIDENED_AT_ONCE: Final = 4  # partitions: what clients do has the disks and the 
 
 
 def taken_from_absent(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:
-    """A node that is away still leads, or is in sync with others. A controller was lost before it had come to that."""
-    for node_id in (partition.leader, *partition.isr):
-        node = image.nodes.get(node_id)
-        if node is not None and node.is_fenced:
-            record = taken_from(image, topic_id, partition, node_id)
-            if record is not None:
-                return record
-    return None
+    """Nodes that are away still lead, or are in sync with others. A controller was lost before it had come to that."""
+    parts = (image.nodes.get(node_id) for node_id in (partition.leader, *partition.isr))
+    return taken_from(image, topic_id, partition, *(node.node_id for node in parts if node and node.is_fenced))
 
 
 def end_of_move(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.metadata.comparison import LogEnd, compared, elect_longest
-from headrace.metadata.node_commands import drain_node
+from headrace.metadata.node_commands import drain_node, fence_node
 from headrace.model.names import NO_NODE, Epoch, Offset
 from tests.unit.metadata.test_eligible_replicas import FIRST, ONE, THREE, TWO, Cluster
 
@@ -122,3 +122,21 @@ def test_a_partition_that_is_led_meanwhile_stays_as_it_is(outage):
     outage.start(THREE)
     elect(outage, {TWO: WHOLE, THREE: WHOLE})
     assert elect(outage, {TWO: WHOLE, THREE: LogEnd(Epoch(9), Offset(900))}) == []
+
+
+def test_all_who_are_gone_at_the_same_time_may_be_elected_however_few_must_be_in_sync():
+    """One after the other, it would look as if the last had gone on alone."""
+    cluster = Cluster(ONE, TWO, THREE, min_insync_replicas="1")
+    cluster.decide(fence_node(cluster.image, ONE, TWO, THREE))
+    assert cluster.state == (NO_NODE, (ONE,), (TWO, THREE))
+    for node_id in (TWO, THREE, ONE):
+        cluster.start(node_id)
+    assert set(compared(cluster.image, FIRST)) == {ONE, TWO, THREE}
+    (elected,) = elect(cluster, {ONE: TORN, TWO: TORN, THREE: WHOLE})
+    assert elected.leader == THREE
+
+
+def test_who_is_left_leads_when_others_are_gone_at_the_same_time():
+    cluster = Cluster(ONE, TWO, THREE)
+    cluster.decide(fence_node(cluster.image, ONE, THREE))
+    assert cluster.state == (TWO, (TWO,), (ONE, THREE))
