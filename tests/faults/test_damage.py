@@ -13,7 +13,7 @@ from headrace.model.errors import ErrorCode
 from tests.faults.history import Partition
 from tests.faults.load import create_topics
 from tests.faults.log_readers import consumer_of, read_as_client
-from tests.faults.node_process import PATIENCE_S, NodeProcess
+from tests.faults.node_process import PATIENCE_S, NodeProcess, wait_until
 from tests.faults.prepared_data import (
     BATCHES,
     BYSTANDER,
@@ -347,6 +347,8 @@ def test_a_damaged_header_that_a_reader_meets_is_an_error_and_is_told_once(
     flip(path, position + 8)
     node.start()
     with RawClient(node.bootstrap) as client:
+        # The index is gone with the last life. While it is made anew, there is nothing to be had yet.
+        wait_until(lambda: client.fetch(VICTIM, 100) != (ErrorCode.NONE, b""), "the damage is met")
         for _ in range(3):
             assert client.fetch(VICTIM, 100) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
         error, records = client.fetch(VICTIM, RECOVERY_POINT)

@@ -41,7 +41,11 @@ master = "local[1]"
 
 @pytest.fixture
 def file(broker: Broker, tmp_path: Path) -> Path:
-    name = "shout"
+    return written_file(broker, tmp_path, "shout")
+
+
+def written_file(broker: Broker, tmp_path: Path, name: str) -> Path:
+    """With topics of its own: the broker is one for all tests."""
     for topic in (f"{name}-words", f"{name}-shouts"):
         broker.create_topic(topic)
     file = tmp_path / "shout.toml"
@@ -129,16 +133,17 @@ def test_what_is_not_there_is_told_in_one_sentence(broker: Broker, tmp_path: Pat
     assert (missing.code, "no such file" in missing.talk) == (1, True)
 
 
-def test_spark_connect_is_refused_before_anything_is_done(broker: Broker, file: Path) -> None:
+def test_spark_connect_is_refused_before_anything_is_done(broker: Broker, tmp_path: Path) -> None:
+    file = written_file(broker, tmp_path, "remote")
     address, server = broker.bootstrap_servers, "sc://127.0.0.1:15002"
     for arguments in (
         ["pipeline", "run", str(file), "--master", server],
-        ["export", "--topic", "shout-words", "--out", str(file.parent / "out"), "--master", server],
+        ["export", "--topic", "remote-words", "--out", str(tmp_path / "out"), "--master", server],
     ):
         told = call(address, *arguments)
         assert (told.code, told.talk.count("\n")) == (1, 1)
         assert told.talk.startswith(f"error: {server} is Spark Connect")
-    assert "shout" not in call(address, "pipeline", "list").out
+    assert "remote" not in call(address, "pipeline", "list").out
 
 
 def test_a_wrong_file_is_told_with_its_line(broker: Broker, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 5.0
 GROWN_BYTES: Final = 16 << 20  # less is not worth the milliseconds in which whoever wants memory waits
+LOOKS_MAX: Final = 64  # five minutes: a node that has grown for good need not be asked more often
 RESIDENT: Final = Path("/proc/self/statm")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -45,8 +46,10 @@ class FreeMemory:
     def __init__(self, look_s: float = LOOK_S) -> None:
         self._look_s = look_s
         self._trim = glibc_trim()
-        self._needed_bytes = resident_bytes()
-        """What the process had after the last time, or less since: what it had beyond that may be free."""
+        self._least_bytes = self._left_bytes = resident_bytes()
+        """The least that the process ever had, and what it had after it was last asked."""
+        self._looks_left, self._pause_looks = 0, 1
+        """Until it is asked again although it has not grown since: what was in use then may be free by now."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="headrace-memory", daemon=True)
 
@@ -63,7 +66,15 @@ class FreeMemory:
 
     def look(self) -> None:
         resident = resident_bytes()
-        if self._trim is not None and resident > self._needed_bytes + GROWN_BYTES:
-            self._trim(0)
-            resident = self._needed_bytes = resident_bytes()
-        self._needed_bytes = min(self._needed_bytes, resident)
+        self._least_bytes = min(self._least_bytes, resident)
+        self._left_bytes = min(self._left_bytes, resident)
+        if self._trim is None or resident <= self._least_bytes + GROWN_BYTES:
+            return
+        if resident > self._left_bytes + GROWN_BYTES:
+            self._pause_looks = 1
+        elif self._looks_left > 0:
+            self._looks_left -= 1
+            return
+        self._trim(0)
+        self._left_bytes = resident_bytes()
+        self._looks_left, self._pause_looks = self._pause_looks, min(2 * self._pause_looks, LOOKS_MAX)

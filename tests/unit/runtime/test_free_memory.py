@@ -33,3 +33,16 @@ def test_what_is_needed_is_not_asked_for_again_and_again(monkeypatch: pytest.Mon
     memory.look()
     assert len(asked) == 1
     assert len(pieces) == PIECES
+
+
+def test_what_was_in_use_when_it_was_asked_for_is_given_back_later() -> None:
+    before = resident_bytes()
+    memory = FreeMemory()
+    pieces = [bytes([1]) * PIECE for _ in range(PIECES)]
+    memory.look()
+    assert resident_bytes() - before > len(pieces) * PIECE / 2
+    kept = pieces[::16]
+    del pieces
+    for _ in range(3):
+        memory.look()
+    assert resident_bytes() - before < len(kept) * PIECE + 24 * MIB

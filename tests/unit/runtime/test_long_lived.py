@@ -48,7 +48,7 @@ def test_what_has_come_is_frozen_once_it_is_much() -> None:
     assert gc.get_freeze_count() >= before + COME
     frozen = gc.get_freeze_count()
     kept.look()
-    assert gc.get_freeze_count() == pytest.approx(frozen, abs=FEW), "nothing has come since"
+    assert gc.get_freeze_count() <= frozen + FEW, "nothing has come since; what is frozen may go"
 
 
 def test_what_has_changed_is_frozen_once_it_is_much() -> None:
