@@ -262,8 +262,10 @@ class Controller:
         would look as if the others had gone on without it, though nobody had. So a node is registered only once it is
         known of all others whether they are still here; and those whose last life is over are taken out together.
         Raises Refusal until it is known: that takes a heartbeat, or a session."""
+        if not self._quorum.is_leader:
+            return  # nothing can be decided here, and whoever tries to is told who does
         if not self._is_in_charge():
-            raise Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller")
+            raise Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller yet; try again in a moment")
         sessions = self._sessions
         assert sessions is not None
         asked_ms = self._returned_ms.setdefault(node_id, self._now_ms())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
+from headrace.runtime import free_memory
 from headrace.runtime.free_memory import FreeMemory, glibc_trim, resident_bytes
 
 MIB = 1 << 20
@@ -35,14 +38,26 @@ def test_what_is_needed_is_not_asked_for_again_and_again(monkeypatch: pytest.Mon
     assert len(pieces) == PIECES
 
 
-def test_what_was_in_use_when_it_was_asked_for_is_given_back_later() -> None:
-    before = resident_bytes()
+def test_what_was_in_use_when_it_was_asked_for_is_asked_for_again_ever_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    has = [50 * MIB]
+    monkeypatch.setattr(free_memory, "resident_bytes", lambda: has[-1])
     memory = FreeMemory()
-    pieces = [bytes([1]) * PIECE for _ in range(PIECES)]
-    memory.look()
-    assert resident_bytes() - before > len(pieces) * PIECE / 2
-    kept = pieces[::16]
-    del pieces
-    for _ in range(3):
-        memory.look()
-    assert resident_bytes() - before < len(kept) * PIECE + 24 * MIB
+    has.append(110 * MIB)  # an attack, which goes on while it is asked
+    asked: list[int] = []
+    monkeypatch.setattr(memory, "_trim", lambda pad: asked.append(pad) or 1)
+
+    def looks(count: int) -> list[bool]:
+        """In which of them it was asked."""
+        before = [len(asked)]
+        for _ in range(count):
+            memory.look()
+            before.append(len(asked))
+        return [later > sooner for sooner, later in pairwise(before)]
+
+    assert [number for number, is_asked in enumerate(looks(40)) if is_asked] == [0, 2, 5, 10, 19, 36]
+    has.append(60 * MIB)  # it went back
+    assert not any(looks(10))
+    has.append(80 * MIB)  # and grows again
+    assert looks(1) == [True]
