@@ -1,4 +1,7 @@
-"""All nodes are killed under load, and one comes back with a disk that has not kept what it promised."""
+"""All nodes are killed under load, and one comes back with a disk that has not kept what it promised.
+
+A campaign asserts by itself: after each fault that service is back, in `finish` that every acked record is there once.
+"""
 
 from __future__ import annotations
 
