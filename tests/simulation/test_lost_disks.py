@@ -30,6 +30,11 @@ def test_a_lost_disk_loses_nothing(seed: int) -> None:
     assert assert_good(seed, trouble_s=15.0) > 0
 
 
+def test_what_was_deleted_does_not_come_back_with_a_copy_that_was_away() -> None:
+    """A copy that was not in sync when records were deleted enters the set only once it has deleted them, too."""
+    assert assert_good(27, trouble_s=30.0) > 0
+
+
 @pytest.mark.parametrize("seed", [4, 6])
 def test_a_lost_disk_beside_a_crash_of_the_others_leaves_somebody_to_lead(seed: int) -> None:
     """The last one in sync has lost its disk; the others have everything, and left before that was known."""

@@ -102,6 +102,8 @@ class Wanted:
         self.offset = newer.offset
         self.max_bytes = newer.max_bytes
         self.leader_epoch, self.last_epoch = newer.leader_epoch, newer.last_epoch
+        if self.told is not None and newer.log_start < self.told[2] and newer.flushed > self.flushed:
+            self.told = None  # a follower moves its start only over what it has flushed: now it can go further
         self.flushed, self.log_start = newer.flushed, newer.log_start
 
     def found_until(self, end: Offset) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headrace.client.errors import ClientError
 from headrace.metadata.partition_commands import InSyncMember, IsrChange, change_in_sync
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import Offset
 from headrace.runtime.tasks import Pace
 from headrace.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -78,7 +79,10 @@ class InSyncReview:
     def _wanted(self, partition: Partition, lag_max_ms: int) -> tuple[NodeId, ...] | None:
         node = self._node
         now_ms = int(node.world.clock.monotonic_s() * 1000)
-        return partition.replica.wanted_in_sync(now_ms, lag_max_ms, node.followers_heard_ms, node.image.is_here)
+        log_start = Offset(partition.log.start_offset)
+        return partition.replica.wanted_in_sync(
+            now_ms, lag_max_ms, node.followers_heard_ms, node.image.is_here, log_start
+        )
 
     def _propose(self, partition: Partition, wanted: tuple[NodeId, ...]) -> _Wish:
         wish = _Wish(partition, self._change(partition, wanted))

@@ -94,12 +94,15 @@ class Followers:
         known = self._known
         return {it for it in in_sync if it in known and now_ms - known[it].caught_up_ms > lag_max_ms}
 
-    def caught_up(self, node_id: NodeId, committed: Offset, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether one that is not in sync may be so again: its disk has all that may be committed, and it keeps up."""
+    def caught_up(self, node_id: NodeId, committed: Offset, log_start: Offset, now_ms: int, lag_max_ms: int) -> bool:
+        """Whether one that is not in sync may be so again: its disk has all that may be committed and nothing that is
+        deleted here, and it keeps up. A deletion is confirmed without those who are not in sync: one that leads before
+        it has heard of it would bring the records back."""
         follower = self._known.get(node_id)
         return (
             follower is not None
             and follower.broker_epoch >= 0
             and follower.flushed >= committed
+            and follower.log_start >= log_start
             and now_ms - follower.caught_up_ms <= lag_max_ms
         )

@@ -145,9 +145,15 @@ class Replica:
         return self._advance()
 
     def wanted_in_sync(
-        self, now_ms: int, lag_max_ms: int, heard_ms: Mapping[NodeId, int], is_here: Callable[[NodeId], bool]
+        self,
+        now_ms: int,
+        lag_max_ms: int,
+        heard_ms: Mapping[NodeId, int],
+        is_here: Callable[[NodeId], bool],
+        log_start: Offset,
     ) -> tuple[NodeId, ...] | None:
-        """The in-sync set that this leader would propose; None if it has the right one, or waits for an answer."""
+        """The in-sync set that this leader would propose; None if it has the right one, or waits for an answer.
+        Our log begins at `log_start`."""
         if not self.is_leader or self._proposed is not None:
             return None
         oldest_ms = self._followers.heard(heard_ms, self.written)
@@ -161,7 +167,7 @@ class Replica:
             for node_id in self.replicas
             if node_id not in self.in_sync
             and is_here(node_id)
-            and self._followers.caught_up(node_id, committed, now_ms, lag_max_ms)
+            and self._followers.caught_up(node_id, committed, log_start, now_ms, lag_max_ms)
         }
         wanted = tuple(sorted((set(self.in_sync) - slow) | back))
         if wanted == self.in_sync and set(self._in_doubt) <= set(wanted):

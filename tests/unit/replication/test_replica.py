@@ -223,12 +223,18 @@ def test_broken_promises_are_bugs() -> None:
 LAG_MS = 1000
 
 
-def fetched(replica: Replica, node_id: NodeId, written: int, now_ms: int, *, flushed: int = 0, life: int = 1) -> Offset:
-    return replica.on_follower_fetched(node_id, life, Offset(written), Offset(flushed or written), now_ms)
+def fetched(
+    replica: Replica, node_id: NodeId, written: int, now_ms: int, *, flushed: int = 0, life: int = 1, start: int = 0
+) -> Offset:
+    return replica.on_follower_fetched(
+        node_id, life, Offset(written), Offset(flushed or written), now_ms, Offset(start)
+    )
 
 
-def wanted(replica: Replica, now_ms: int, away: tuple[NodeId, ...] = ()) -> tuple[NodeId, ...] | None:
-    return replica.wanted_in_sync(now_ms, LAG_MS, {}, lambda node_id: node_id not in away)
+def wanted(
+    replica: Replica, now_ms: int, away: tuple[NodeId, ...] = (), *, start: int = 0
+) -> tuple[NodeId, ...] | None:
+    return replica.wanted_in_sync(now_ms, LAG_MS, {}, lambda node_id: node_id not in away, Offset(start))
 
 
 def leader_with(count: int, *in_sync: NodeId) -> Replica:
@@ -250,10 +256,14 @@ def test_who_does_not_fetch_leaves_the_in_sync_set_after_the_lag() -> None:
 def test_who_fetches_other_partitions_is_there_and_needs_nothing_of_this_one() -> None:
     replica = leader_with(10, ME, SECOND)
     fetched(replica, SECOND, 10, now_ms=0)
-    assert replica.wanted_in_sync(9000, LAG_MS, {SECOND: 8500}, lambda _: True) is None
+    assert replica.wanted_in_sync(9000, LAG_MS, {SECOND: 8500}, lambda _: True, Offset(0)) is None
     replica.on_written(Offset(11))
-    assert replica.wanted_in_sync(9400, LAG_MS, {SECOND: 9400}, lambda _: True) is None, "it has had no time to fetch"
-    assert replica.wanted_in_sync(9501, LAG_MS, {SECOND: 9500}, lambda _: True) == (ME,), "it asks, but not for this"
+    assert replica.wanted_in_sync(9400, LAG_MS, {SECOND: 9400}, lambda _: True, Offset(0)) is None, (
+        "it has had no time to fetch"
+    )
+    assert replica.wanted_in_sync(9501, LAG_MS, {SECOND: 9500}, lambda _: True, Offset(0)) == (ME,), (
+        "it asks, but not for this"
+    )
 
 
 def test_who_fetches_but_falls_behind_leaves_too() -> None:
@@ -283,6 +293,15 @@ def test_who_has_everything_committed_on_disk_comes_back() -> None:
     assert wanted(replica, 1) == (ME, SECOND)
     assert wanted(replica, 1, away=(SECOND,)) is None
     assert replica.broker_epoch_of(SECOND) == 1
+
+
+def test_who_still_has_what_is_deleted_here_does_not_come_back() -> None:
+    """Whoever had it deleted was told that it is gone; nobody waited for one that was not in sync."""
+    replica = leader_with(10, ME)
+    fetched(replica, SECOND, 10, now_ms=0, start=3)
+    assert wanted(replica, 0, start=4) is None
+    fetched(replica, SECOND, 10, now_ms=1, start=4)
+    assert wanted(replica, 1, start=4) == (ME, SECOND)
 
 
 def test_who_lacks_what_was_committed_before_our_epoch_does_not_come_back() -> None:
