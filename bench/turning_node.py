@@ -14,13 +14,13 @@ import selectors
 import sys
 import threading
 import time
-import traceback
 from typing import TYPE_CHECKING
 
 from headrace.__main__ import main
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import FrameType
 
 NOTED_S = 0.01
 LOOK_S = 0.005
@@ -68,9 +68,15 @@ class TurnClock:
                 self._places.append(self._place())
 
     def _place(self) -> str:
-        frame = sys._current_frames()[self._loop_thread]
-        ours = [it for it in traceback.extract_stack(frame) if "headrace" in it.filename]
-        return " > ".join(f"{it.filename.rpartition('/')[2]}:{it.lineno}:{it.name}" for it in ours[-FRAMES:])
+        """By hand: `traceback` looks every file up on the disk, and takes a third of the time that it measures."""
+        frame: FrameType | None = sys._current_frames()[self._loop_thread]
+        places: list[str] = []
+        while frame is not None and len(places) < FRAMES:
+            code = frame.f_code
+            if "headrace" in code.co_filename:
+                places.append(f"{code.co_filename.rpartition('/')[2]}:{frame.f_lineno}:{code.co_name}")
+            frame = frame.f_back
+        return " > ".join(reversed(places))
 
 
 def watch(clock: TurnClock) -> None:
