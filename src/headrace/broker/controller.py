@@ -266,6 +266,8 @@ class Controller:
             return  # nothing can be decided here, and whoever tries to is told who does
         if not self._is_in_charge():
             raise Refusal(ErrorCode.NOT_CONTROLLER, "this node is not the controller yet; try again in a moment")
+        if node_id not in self._quorum.image.nodes:
+            return  # it was never here, so that nothing is to be taken from it
         sessions = self._sessions
         assert sessions is not None
         asked_ms = self._returned_ms.setdefault(node_id, self._now_ms())

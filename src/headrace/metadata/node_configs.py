@@ -55,8 +55,8 @@ BEHAVIOUR_CONFIGS = (
         "broker.session.timeout.ms",
         ConfigType.INT,
         str(SESSION_MS),
-        "After two fifths of it without an answer from a controller the node takes no writes until it is heard; after "
-        "all of it others take over.",
+        "After three fifths of it without an answer from a controller the node takes no writes until it is heard; "
+        "after all of it others take over.",
         low=100,
         is_dynamic=False,
     ),
