@@ -45,6 +45,11 @@ def test_a_session_that_ends_while_the_judge_asks_coordinators_is_no_violation()
     assert_good(run_scenario(2104, node_count=NODES, trouble_s=20.0))
 
 
+def test_a_session_that_ends_while_the_nodes_come_back_is_no_violation() -> None:
+    """Here two static members were gone, and the nodes took longer to be ready than their sessions last."""
+    assert_good(run_scenario(5032, node_count=NODES, trouble_s=20.0))
+
+
 @one_process
 def test_the_seeds_see_every_kind_of_trouble_and_enough_work() -> None:
     totals = Totals()

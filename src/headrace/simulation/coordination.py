@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from headrace.metadata.internal import is_internal
+from headrace.metadata.internal import CONSUMER_OFFSETS, is_internal
+from headrace.model.names import TopicPartition
 from headrace.simulation.announced_transactions import produce_announced
 from headrace.simulation.group_workloads import ClassicGroup, audit_offsets, check_offsets
 from headrace.simulation.history import Kind
@@ -13,17 +14,17 @@ from headrace.simulation.invariants import read_all_committed
 from headrace.simulation.modern_groups import NODE_CONFIGS as MODERN_CONFIGS
 from headrace.simulation.modern_groups import ModernGroup
 from headrace.simulation.processes import ClientProcess
-from headrace.simulation.reloading import describe_all
+from headrace.simulation.reloading import describe_all, names_of_members
 from headrace.simulation.transaction_workloads import TransactionalClient, leave_open, wait_closed
 from headrace.simulation.transforming import GROUP as TRANSFORMERS
 from headrace.simulation.transforming import Transformation
 from headrace.simulation.workloads import consume_committed
+from headrace.wire.partitioning import partition_for_coordinated
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from headrace.client.cluster import Cluster
-    from headrace.model.names import TopicPartition
     from headrace.simulation.group_processes import ProcessGroup
     from headrace.simulation.history import Figures, Reading
     from headrace.simulation.reloading import Picture
@@ -62,6 +63,7 @@ class Coordination:
         self._payers = self._draw_payers() if TRANSACTIONS in works else []
         self._is_announced = ANNOUNCED in works
         self._before: Picture = {}
+        self._written_before: dict[TopicPartition, int] = {}
 
     def _draw_payers(self) -> list[ClientProcess]:
         """Several producers, some of which share an id and take it from each other."""
@@ -130,15 +132,16 @@ class Coordination:
         Dead members' sessions end all the while. Whatever changes is written down by its coordinator, so as long as it
         writes, the picture is of no single moment, and is taken again.
         """
-        written: object = None
-        while written != (written := self._written_by_coordinators()):
+        while self._written_before != (written := self._written_by_coordinators()):
+            self._written_before = written
             self._before = await self._describe(cluster)
 
     async def check_state(self, cluster: Cluster) -> None:
         """They know the same when they are loaded anew. To be called soon: sessions end again."""
         after = await self._describe(cluster)
+        moved_on = self._members_that_moved_on()
         for name, before in self._before.items():
-            if after.get(name) != before:
+            if name not in moved_on and after.get(name) != before:
                 detail = f"{name}\n  before: {before}\n  after:  {after.get(name)}"
                 self._stage.history.report(Kind.FORGOTTEN, None, -1, detail)
 
@@ -156,6 +159,19 @@ class Coordination:
         if self._transformation is not None:
             self._transformation.check(committed, figures)
         stage.groups.count(figures)
+
+    def _members_that_moved_on(self) -> set[str]:
+        """Of which groups the coordinator has written something since it was loaded anew: nodes that wait for
+        each other take longer to be ready than the shortest session lasts, and whoever writes down that dead members
+        are gone has not forgotten them."""
+        written = self._written_by_coordinators()
+        count = int(NODE_CONFIGS["offsets.topic.num.partitions"])
+        moved_on: set[str] = set()
+        for group_id in self._group_ids:
+            keeper = TopicPartition(CONSUMER_OFFSETS, partition_for_coordinated(group_id, count))
+            if written.get(keeper) != self._written_before.get(keeper):
+                moved_on |= names_of_members(group_id)
+        return moved_on
 
     def _written_by_coordinators(self) -> dict[TopicPartition, int]:
         """Where their logs end, as seen from inside the nodes."""

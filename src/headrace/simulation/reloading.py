@@ -25,6 +25,11 @@ Picture = dict[str, str]
 """What is known of each thing, as text."""
 
 
+def names_of_members(group_id: str) -> set[str]:
+    """Under which names a picture holds who belongs to a group; its offsets are another thing."""
+    return {_modern_name(group_id), _classic_name(group_id)}
+
+
 async def describe_all(cluster: Cluster, group_ids: Iterable[str], transactional_ids: Iterable[str]) -> Picture:
     picture: Picture = {}
     for group_id in group_ids:
@@ -37,6 +42,14 @@ async def describe_all(cluster: Cluster, group_ids: Iterable[str], transactional
     return picture
 
 
+def _modern_name(group_id: str) -> str:
+    return f"consumer group {group_id}"
+
+
+def _classic_name(group_id: str) -> str:
+    return f"classic group {group_id}"
+
+
 async def _describe_modern(coordinator: Coordinator, group_id: str) -> Picture:
     def check(answer: ConsumerGroupDescribeResponse) -> None:
         _check(group.error_code for group in answer.groups)
@@ -44,7 +57,7 @@ async def _describe_modern(coordinator: Coordinator, group_id: str) -> Picture:
     answer = await coordinator.ask(ConsumerGroupDescribeRequest([group_id]), ConsumerGroupDescribeResponse, check)
     for group in answer.groups:
         group.members.sort(key=lambda member: member.member_id)
-    return {f"consumer group {group_id}": str(answer.groups)}
+    return {_modern_name(group_id): str(answer.groups)}
 
 
 async def _describe_classic(coordinator: Coordinator, group_id: str) -> Picture:
@@ -54,7 +67,7 @@ async def _describe_classic(coordinator: Coordinator, group_id: str) -> Picture:
     answer = await coordinator.ask(DescribeGroupsRequest([group_id]), DescribeGroupsResponse, check)
     (group,) = answer.groups
     group.members.sort(key=lambda member: member.member_id)
-    return {f"classic group {group_id}": str(group)} if group.group_state in KEPT_STATES else {}
+    return {_classic_name(group_id): str(group)} if group.group_state in KEPT_STATES else {}
 
 
 async def _describe_transaction(cluster: Cluster, transactional_id: str) -> Picture:
