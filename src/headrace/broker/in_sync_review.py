@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 REVIEW_S: Final = 0.2  # how long a follower that has caught up waits to be in sync again
 ROUND_EVERY: Final = 5  # reviews: where everybody is in sync, only somebody who is slow can change that
-REVIEWED_AT_ONCE: Final = 500  # partitions, in a turn: 3 ms where somebody is missing in all of them
+REVIEWED_AT_ONCE: Final = 500  # partitions, in a turn: 3 ms where somebody has just come back to all of them
 ASKED_FOR_AT_ONCE: Final = 100  # partitions: what the controller decides, and each node applies, in 3 ms
 NAMES_TOLD_MAX: Final = 3  # on a line of the log
 REFUSALS: Final = {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST}
@@ -45,27 +45,27 @@ class _Wish(NamedTuple):
 class InSyncReview:
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._short: list[Partition] = []
-        """Led here, with replicas that are not in sync, as of the last round through all partitions."""
+        self._unsettled: list[Partition] = []
+        """Led here, with in-sync sets that may soon be others, as of the last round through all partitions."""
 
     async def run(self) -> None:
         while True:
             for number in range(ROUND_EVERY):
                 await asyncio.sleep(REVIEW_S)
-                await self._review(self._node.topics.partitions() if number == 0 else self._short)
+                await self._review(self._node.topics.partitions() if number == 0 else self._unsettled)
 
     async def _review(self, partitions: Sequence[Partition]) -> None:
         """In slices, and in requests that are no more than a moment's work for the controller: when a node comes back,
         thousands of partitions want it in their sets."""
         lag_max_ms = self._node.settings.replica_lag_time_max_ms
-        pace, short, wishes = Pace(REVIEWED_AT_ONCE), [], []
+        pace, unsettled, wishes = Pace(REVIEWED_AT_ONCE), [], []
         for partition in partitions:
             await pace.step()
             replica = partition.replica
             if not replica.is_leader or len(replica.replicas) == 1:
                 continue
-            if len(replica.in_sync) < len(replica.replicas):
-                short.append(partition)
+            if replica.is_unsettled(self._node.image.is_here):
+                unsettled.append(partition)
             wanted = self._wanted(partition, lag_max_ms)
             if wanted is not None:
                 wishes.append(self._propose(partition, wanted))
@@ -74,7 +74,7 @@ class InSyncReview:
                 wishes = []
         if wishes:
             await self._ask_for(wishes)
-        self._short = short
+        self._unsettled = unsettled
 
     def _wanted(self, partition: Partition, lag_max_ms: int) -> tuple[NodeId, ...] | None:
         node = self._node

@@ -144,6 +144,16 @@ class Replica:
         self._review_in_sync()
         return self._advance()
 
+    def is_unsettled(self, is_here: Callable[[NodeId], bool]) -> bool:
+        """Whether another in-sync set may soon be right: somebody returns, or what was decided is not known."""
+        return bool(self._in_doubt or self._returning(is_here))
+
+    def _returning(self, is_here: Callable[[NodeId], bool]) -> tuple[NodeId, ...]:
+        """Who is not in sync, and may come to be: nobody has to look out for those who are away."""
+        if len(self.in_sync) == len(self.replicas):
+            return ()
+        return tuple(node_id for node_id in self.replicas if node_id not in self.in_sync and is_here(node_id))
+
     def wanted_in_sync(
         self,
         now_ms: int,
@@ -157,17 +167,16 @@ class Replica:
         if not self.is_leader or self._proposed is not None:
             return None
         oldest_ms = self._followers.heard(heard_ms, self.written)
-        if now_ms - oldest_ms <= lag_max_ms and len(self.in_sync) == len(self.replicas):
+        returning = self._returning(is_here)
+        if now_ms - oldest_ms <= lag_max_ms and not returning and not self._in_doubt:
             return None  # as nearly always, for nearly all partitions
         slow = self._followers.too_slow(self.in_sync, now_ms, lag_max_ms)
         # A new leader does not know the high watermark of the one before, only that it has all that lies below.
         committed = max(self.high_watermark, self._epoch_start)
         back = {
             node_id
-            for node_id in self.replicas
-            if node_id not in self.in_sync
-            and is_here(node_id)
-            and self._followers.caught_up(node_id, committed, log_start, now_ms, lag_max_ms)
+            for node_id in returning
+            if self._followers.caught_up(node_id, committed, log_start, now_ms, lag_max_ms)
         }
         wanted = tuple(sorted((set(self.in_sync) - slow) | back))
         if wanted == self.in_sync and set(self._in_doubt) <= set(wanted):
