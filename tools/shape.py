@@ -1,7 +1,7 @@
 """`python -m tools.shape`: what a stranger would trip over, counted. With `--check`: fails where a limit is broken.
 
-Rooms are folders of `src/`; a room's files do not count those of the rooms inside it. What is above a limit for a reason
-says so beside it: a comment `# size: why` on the line of the `class` or `def`, or above it.
+Rooms are folders of `src/`; a room's files do not count those of the rooms inside it. What is above a limit for a
+reason says so beside it: a comment `# size: why` on the line of the `class` or `def`, or above it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Found(NamedTuple):
-    count: int
+    size: int
     name: str
     place: str
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.count:5}  {self.name}  ({self.place}){': ' if self.reason else ''}{self.reason}"
+        return f"{self.size:5}  {self.name}  ({self.place}){': ' if self.reason else ''}{self.reason}"
 
 
 def sources() -> list[Path]:
@@ -113,8 +113,8 @@ def count() -> dict[str, list[Found]]:
     for path in sources():
         text = path.read_text()
         tree, lines = ast.parse(text), text.splitlines()
-        for found, look in zip(list(measures.values())[1:], (classes, constructors, functions), strict=True):
-            found += look(path, tree, lines)
+        for title, look in zip(list(measures)[1:], (classes, constructors, functions), strict=True):
+            measures[title] += look(path, tree, lines)
     return measures
 
 

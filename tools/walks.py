@@ -10,9 +10,9 @@ shown: in the others somebody else had something to do as well.
 from __future__ import annotations
 
 import argparse
-import socket
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -23,8 +23,11 @@ from headrace.wire.messages.create_topics import CreatableTopic, CreateTopicsReq
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
     from types import FrameType
+
+    from headrace.wire.primitives import Encodable
 
 HOUSE: Final = str(Path(__file__).parents[1] / "src" / "headrace") + "/"
 NOT_COUNTED: Final = ("wire/", "model/")
@@ -110,15 +113,18 @@ def walked(broker: Broker, ask: Callable[[], object]) -> Walk:
 
 def _in_loop(broker: Broker, work: Callable[[], object]) -> None:
     done = threading.Event()
-    loop = broker._loop
-    loop.call_soon_threadsafe(lambda: (work(), done.set()))
+
+    def run() -> None:
+        work()
+        done.set()
+
+    broker._loop.call_soon_threadsafe(run)
     done.wait()
 
 
 def shortest(broker: Broker, ask: Callable[[int], object]) -> Walk:
-    return min(
-        (walked(broker, lambda number=number: ask(number)) for number in range(TRIES)), key=lambda it: len(it.calls)
-    )
+    tries = [walked(broker, partial(ask, number)) for number in range(TRIES)]
+    return min(tries, key=lambda walk: len(walk.calls))
 
 
 def walks(broker: Broker) -> dict[str, Walk]:
@@ -142,7 +148,7 @@ def _create(connection: socket.socket, number: int) -> None:
     _ask(connection, 19, 5, CreateTopicsRequest([CreatableTopic(f"made-{number}", 1, 1)], 30_000))
 
 
-def _ask(connection: socket.socket, key: int, version: int, message: object) -> None:
+def _ask(connection: socket.socket, key: int, version: int, message: Encodable) -> None:
     connection.sendall(encode_request(RequestHeader(key, version, 1, "walks"), message))
     size = int.from_bytes(wire._receive(connection, 4), "big")
     wire._receive(connection, size)
