@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.__main__ import main
-from headrace.broker.partition import Partition
-from headrace.broker.writing import Writer
-from headrace.servers.kafka.connection import Connection
+from headrace.broker.partitions.partition import Partition
+from headrace.broker.partitions.writing import Writer
+from headrace.servers.kafka.connections.connection import Connection
 
 if TYPE_CHECKING:
     from headrace.model.names import Offset

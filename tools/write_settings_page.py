@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.metadata.group_configs import GROUP_CONFIGS
-from headrace.metadata.node_configs import BEHAVIOUR_CONFIGS, IDENTITY_CONFIGS
-from headrace.metadata.topic_configs import TOPIC_CONFIGS
+from headrace.metadata.configs.group_configs import GROUP_CONFIGS
+from headrace.metadata.configs.node_configs import BEHAVIOUR_CONFIGS, IDENTITY_CONFIGS
+from headrace.metadata.configs.topic_configs import TOPIC_CONFIGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.metadata.configs import ConfigKey
+    from headrace.metadata.configs.config_keys import ConfigKey
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from bench.programs import BenchError
 from bench.report import Line, Outcome, at_least
 from bench.stage import median_of
-from headrace.wire.batches import Codec
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.header import Codec
+from headrace.wire.batches.records import encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

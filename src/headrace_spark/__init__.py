@@ -1,1 +1,3 @@
-"""Headrace for Spark: a source, a sink and pipelines, from plain pip."""
+"""Headrace for Spark, a guest of the house: source, sink, pipelines, export and import, over `model`, `wire` and
+`client` alone.
+"""

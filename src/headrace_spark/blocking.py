@@ -9,14 +9,14 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.client.cluster import system_cluster
+from headrace.client.connections.cluster import system_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from concurrent.futures import Future
     from typing import Any
 
-    from headrace.client.cluster import Cluster, ClusterSettings
+    from headrace.client.connections.cluster import Cluster, ClusterSettings
 
 T = TypeVar("T")
 

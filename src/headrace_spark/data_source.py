@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from headrace_spark.options import SourceOptions
-from headrace_spark.plain_errors import plainly
+from headrace_spark.source.options import SourceOptions
+from headrace_spark.source.plain_errors import plainly
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -35,12 +35,12 @@ class HeadraceDataSource(DataSource):
 
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
-        from headrace_spark.source import BatchReader  # noqa: PLC0415 - whoever writes needs none of it
+        from headrace_spark.source.readers import BatchReader  # noqa: PLC0415 - whoever writes needs none of it
 
         return BatchReader(SourceOptions.parse(self.options).for_batch(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from headrace_spark.source import StreamReader  # noqa: PLC0415
+        from headrace_spark.source.readers import StreamReader  # noqa: PLC0415
 
         return StreamReader(self.options, schema)
 

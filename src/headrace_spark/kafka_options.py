@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.client.cluster import ClusterSettings
-from headrace.client.offsets import IsolationLevel
-from headrace.client.view import parse_addresses
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.connections.view import parse_addresses
+from headrace.client.reading.offsets import IsolationLevel
 from headrace_spark.option_values import one_of, positive_number
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from headrace.client.cluster import ClusterSettings
-from headrace.client.coordinator import Coordinator, CoordinatorKind
-from headrace.client.group_offsets import CommittedOffset, GroupMetadata, commit_offsets
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
+from headrace.client.groups.group_offsets import CommittedOffset, GroupMetadata, commit_offsets
 from headrace.model.names import Offset
 from headrace_spark.blocking import BlockingCluster
-from headrace_spark.source_offsets import parse_offsets
+from headrace_spark.source.offsets import parse_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         SourceProgress,
     )
 
-    from headrace_spark.source_offsets import Offsets
+    from headrace_spark.source.offsets import Offsets
 
 log = logging.getLogger(__name__)
 

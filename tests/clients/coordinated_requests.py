@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.client.consumer_protocol import encode_subscription
+from headrace.client.groups.consumer_protocol import encode_subscription
 from headrace.wire.api import ApiKey
 from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headrace.wire.messages.add_partitions_to_txn import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 
-from headrace.client.consumer_protocol import decode_assignment
+from headrace.client.groups.consumer_protocol import decode_assignment
 from headrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.wire.messages.describe_groups import DescribeGroupsRequest
 from tests.clients.group_clients import FLAVOURS, MODERN, Membership, Place

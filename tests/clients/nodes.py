@@ -18,8 +18,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from headrace.storage.layout import LOG, NAME, TOPICS
-from headrace.wire.batches import BatchHeader, read_header
+from headrace.storage.files.layout import LOG, NAME, TOPICS
+from headrace.wire.batches.header import BatchHeader, read_header
 from tests.ports import free_port
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.wire.api import APIS, response_class
-from headrace.wire.batches import read_header
+from headrace.wire.batches.header import read_header
+from headrace.wire.batches.records import decode_records, encode_batch
 from headrace.wire.frames import RequestHeader, decode_response_header, encode_request
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headrace.wire.primitives import Reader
-from headrace.wire.records import decode_records, encode_batch
 from tests.clients.nodes import PATIENCE_S
 
 if TYPE_CHECKING:

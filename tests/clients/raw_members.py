@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.consumer_protocol import encode_subscription
+from headrace.client.groups.consumer_protocol import encode_subscription
 from headrace.model.errors import ErrorCode
 from headrace.wire.api import APIS
 from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

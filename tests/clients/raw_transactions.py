@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from headrace.model.errors import ErrorCode
-from headrace.wire.batches import read_header
+from headrace.wire.batches.header import read_header
 from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headrace.wire.messages.describe_transactions import DescribeTransactionsRequest

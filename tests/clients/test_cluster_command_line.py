@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.cli.cluster import UNHEALTHY
-from headrace.cli.complaints import FAILED, INTERRUPTED, NOT_FOUND, USAGE
-from headrace.client.admin import Admin
-from headrace.client.admin_cluster import ClusterAdmin
-from headrace.client.cluster import ClusterSettings, system_cluster
+from headrace.cli.cluster.command import UNHEALTHY
+from headrace.cli.terminal.complaints import FAILED, INTERRUPTED, NOT_FOUND, USAGE
+from headrace.client.admin.admin import Admin
+from headrace.client.admin.cluster import ClusterAdmin
+from headrace.client.connections.cluster import ClusterSettings, system_cluster
 from headrace.model.errors import ErrorCode, Refusal
 from tests.clients.clusters import PATIENCE_S, ClusterProcesses, wait_until
 from tests.clients.commands import COMMAND, Ran, call, call_here

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from headrace.wire.batches import Codec
+from headrace.wire.batches.header import Codec
 from headrace.wire.partitioning import partition_for_key
 from tests.clients.clusters import wait_until
 from tests.clients.commands import COMMAND, NOBODY, call, call_here, environment, started

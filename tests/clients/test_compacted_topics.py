@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
-from headrace.wire.batches import Codec
+from headrace.wire.batches.header import Codec
 from tests.clients.commands import call
 from tests.clients.four_clients import CLIENTS, READ_COMMITTED, Confluent, Message, client_name
 from tests.clients.nodes import PATIENCE_S, NodeProcess, new_name

@@ -10,10 +10,10 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
-from headrace.cli.cluster import UNHEALTHY
-from headrace.storage.layout import DAMAGED, LOG, NAME, TOPICS
-from headrace.wire.batches import read_header
-from headrace.wire.records import decode_records
+from headrace.cli.cluster.command import UNHEALTHY
+from headrace.storage.files.layout import DAMAGED, LOG, NAME, TOPICS
+from headrace.wire.batches.header import read_header
+from headrace.wire.batches.records import decode_records
 from tests.clients.clusters import PATIENCE_S, ClusterProcesses, wait_until
 from tests.clients.commands import call_here
 from tests.clients.four_clients import Confluent, Message

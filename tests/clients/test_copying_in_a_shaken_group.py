@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.cli.consume import Membership
-from headrace.cli.copying import copy_in_group
-from headrace.cli.delivery import Delivery
-from headrace.cli.reading import Printing, Reading, Tally, read_partitions
-from headrace.cli.repeats import RepeatFilter
-from headrace.client.admin_groups import GroupAdmin
-from headrace.client.cluster import system_cluster
-from headrace.client.coordinator import Coordinator, CoordinatorKind
-from headrace.client.offsets import Edge, IsolationLevel
-from headrace.client.producer import BatchingProducer
+from headrace.cli.messages.consume import Membership
+from headrace.cli.messages.copying import copy_in_group
+from headrace.cli.messages.deduplication import RepeatFilter
+from headrace.cli.messages.partition_reading import Printing, Reading, Tally, read_partitions
+from headrace.cli.terminal.delivery import Delivery
+from headrace.client.admin.groups import GroupAdmin
+from headrace.client.connections.cluster import system_cluster
+from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
+from headrace.client.producing.producer import BatchingProducer
+from headrace.client.reading.offsets import Edge, IsolationLevel
 from headrace.testing import Broker
 from headrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 if TYPE_CHECKING:
     import pytest
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
 
 GROUP = "copiers"
 COUNT = 300

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from headrace.cli import demo
-from headrace.cli.complaints import INTERRUPTED, TERMINATED
+from headrace.cli.demo import command as demo
+from headrace.cli.terminal.complaints import INTERRUPTED, TERMINATED
 from tests.clients.clusters import PATIENCE_S, wait_until
 from tests.clients.commands import call
 

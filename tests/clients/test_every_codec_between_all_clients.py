@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.wire.batches import Codec
+from headrace.wire.batches.header import Codec
 from tests.clients.four_clients import CLIENTS, CODECS, PYTHON_CLIENTS, Aiokafka, Confluent, Kcat, Message, client_name
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.consumer_protocol import encode_assignment
+from headrace.client.groups.consumer_protocol import encode_assignment
 from headrace.model.errors import ErrorCode
 from headrace.model.names import TopicPartition
 from headrace.wire.api import ApiKey

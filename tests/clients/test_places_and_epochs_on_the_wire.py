@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.model.errors import ErrorCode
-from headrace.wire.batches import Codec
+from headrace.wire.batches.header import Codec
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headrace.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from headrace.wire.records import encode_batch
 from tests.clients.nodes import new_name
 from tests.clients.raw_connection import RawConnection, batch_of, by_topic
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.model.errors import ErrorCode
-from headrace.wire.batches import CRC_POSITION, HEADER, Codec, seal
+from headrace.wire.batches.header import CRC_POSITION, HEADER, Codec, seal
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from headrace.wire.messages.delete_topics import DeleteTopicsRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
-from headrace.wire.records import encode_batch
 from tests.clients.four_clients import Confluent, Message
 from tests.clients.nodes import new_name
 from tests.clients.raw_connection import Closed, RawConnection, batch_of, produce_request

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from headrace.broker import rescue
-from headrace.broker.identity import IDENTITY_FILE
+from headrace.broker.membership.identity import IDENTITY_FILE
+from headrace.broker.rescue import rescue
 from headrace.runtime.disk import SystemDisk
 from tests.clients.clusters import PATIENCE_S, ClusterProcesses, wait_until
 from tests.clients.commands import NOBODY, Ran, call

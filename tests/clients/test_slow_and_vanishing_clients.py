@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from headrace.wire.batches import read_header
+from headrace.wire.batches.header import read_header
 from headrace.wire.messages.fetch import FetchRequest
 from headrace.wire.messages.metadata import MetadataRequest
 from tests.clients.four_clients import CLIENTS, Confluent, Message

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import MessageSizeTooLargeError
 
-from headrace.wire.batches import Codec
+from headrace.wire.batches.header import Codec
 from tests.clients.four_clients import CLIENTS, CODECS, PYTHON_CLIENTS, Confluent, Message, client_name, run_kcat
 from tests.clients.nodes import PATIENCE_S, new_name
 

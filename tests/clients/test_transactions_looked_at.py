@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka.admin import KafkaAdminClient
 
-from headrace.metadata.internal import TRANSACTION_STATE
+from headrace.metadata.configs.internal_topics import TRANSACTION_STATE
 from headrace.model.errors import ErrorCode
 from headrace.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from headrace.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.model.errors import ErrorCode
-from headrace.wire.batches import read_header
+from headrace.wire.batches.header import read_header
+from headrace.wire.batches.records import decode_records
 from headrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
 from headrace.wire.messages.api_versions import ApiVersionsRequest
-from headrace.wire.records import decode_records
 from tests.clients.nodes import new_name
 from tests.clients.raw_connection import PLENTY, RawConnection, batch_of, by_topic, values_in
 from tests.clients.raw_transactions import (

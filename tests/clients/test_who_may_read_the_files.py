@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from headrace.model.errors import ErrorCode
 from headrace.runtime.disk import SystemDisk
-from headrace.storage.compaction.worker import LOCK
+from headrace.storage.compaction.worker_main import LOCK
 from tests.clients.nodes import PATIENCE_S, new_name
 from tests.clients.raw_connection import RawConnection
 from tests.clients.raw_transactions import RawProducer

@@ -13,7 +13,7 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

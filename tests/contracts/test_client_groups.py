@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin_groups import GroupAdmin
-from headrace.client.assignors import ASSIGNORS, COOPERATIVE_STICKY
-from headrace.client.cluster import ClusterSettings, system_cluster
-from headrace.client.coordinator import Coordinator, CoordinatorKind
+from headrace.client.admin.groups import GroupAdmin
+from headrace.client.connections.cluster import ClusterSettings, system_cluster
+from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
 from headrace.client.errors import refuse_unless_ok
-from headrace.client.group_consumer import GroupConsumer, GroupConsumerSettings
-from headrace.client.offsets import Edge
-from headrace.client.producer import BatchingProducer, ProducerSettings
+from headrace.client.groups.assignors import ASSIGNORS, COOPERATIVE_STICKY
+from headrace.client.groups.group_consumer import GroupConsumer, GroupConsumerSettings
+from headrace.client.producing.producer import BatchingProducer, ProducerSettings
+from headrace.client.reading.offsets import Edge
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.testing import Broker
@@ -28,8 +28,8 @@ from headrace.wire.messages.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from headrace.client.cluster import Cluster
-    from headrace.wire.records import Record
+    from headrace.client.connections.cluster import Cluster
+    from headrace.wire.batches.records import Record
 
 TOPIC = "events"
 PARTITIONS = 4
@@ -219,7 +219,7 @@ async def test_a_static_member_finds_its_partitions_again_without_a_rebalance(cl
 
 
 async def test_new_partitions_are_shared_out(broker: Broker, cluster: Cluster) -> None:
-    from headrace.client.admin import Admin
+    from headrace.client.admin.admin import Admin
 
     async with GroupConsumer(cluster, "g", [TOPIC], LIVELY) as consumer:
         await together([consumer], lambda: consumer.is_joined)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin_groups import GroupAdmin
-from headrace.client.admin_transactions import TransactionAdmin
-from headrace.client.cluster import ClusterSettings, system_cluster
-from headrace.client.consumer import AssignedConsumer, ConsumerSettings
+from headrace.client.admin.groups import GroupAdmin
+from headrace.client.admin.transactions import TransactionAdmin
+from headrace.client.connections.cluster import ClusterSettings, system_cluster
 from headrace.client.errors import ProducerFenced, TransactionAborted
-from headrace.client.group_consumer import GroupConsumer, GroupConsumerSettings
-from headrace.client.offsets import IsolationLevel, find_bounds
-from headrace.client.producer import BatchingProducer, ProducerSettings
-from headrace.client.transactions import ANNOUNCED, IMPLICIT
-from headrace.metadata.internal import TRANSACTION_STATE
+from headrace.client.groups.group_consumer import GroupConsumer, GroupConsumerSettings
+from headrace.client.producing.producer import BatchingProducer, ProducerSettings
+from headrace.client.producing.transactions import ANNOUNCED, IMPLICIT
+from headrace.client.reading.consumer import AssignedConsumer, ConsumerSettings
+from headrace.client.reading.offsets import IsolationLevel, find_bounds
+from headrace.metadata.configs.internal_topics import TRANSACTION_STATE
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.testing import Broker
@@ -24,7 +24,7 @@ from headrace.testing import Broker
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
 
 SOURCE, TARGET = "source", "target"
 PLACE = TopicPartition(TARGET, 0)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.disk import Disk, FileSlice, SystemDisk
-from headrace.simulation.device import Device, Operation
-from headrace.simulation.disk import SimulatedDisk
+from headrace.simulation.environment.device import Device, Operation
+from headrace.simulation.environment.disk import SimulatedDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.model.names import TopicPartition as Partition
-from headrace.simulation.history import (
+from headrace.simulation.history.history import (
     ACKS_ALL,
     ACKS_ALL_IDEMPOTENT,
     ACKS_LEADER,

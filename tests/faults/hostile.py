@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.wire.api import request_class
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.frames import RequestHeader, decode_response, encode_request
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from headrace.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headrace.wire.records import encode_batch
 from tests.faults.node_process import NodeProcess, wait_until
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.client.cluster import ClusterSettings, system_cluster
-from headrace.client.connection import REQUEST_TIMEOUT_S
+from headrace.client.connections.cluster import ClusterSettings, system_cluster
+from headrace.client.connections.connection import REQUEST_TIMEOUT_S
 from headrace.client.errors import ClientError
-from headrace.client.producer import BatchingProducer, ProducerSettings
+from headrace.client.producing.producer import BatchingProducer, ProducerSettings
 from headrace.model.errors import Refusal
 from tests.faults.history import ACKS_ALL_IDEMPOTENT, History, Partition, Promise, Send
 from tests.faults.log_readers import consumer_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from headrace.client.batch import Receipt
+    from headrace.client.producing.batch import Receipt
 
 IN_FLIGHT_MAX = 400
 BURST_MAX = 12

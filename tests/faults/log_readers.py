@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, KafkaError, TopicCollection, TopicPartitio
 from confluent_kafka.admin import AdminClient
 
 from headrace.model.names import LogId, TopicId
-from headrace.storage.layout import directory_of
-from headrace.wire.batches import HEADER_SIZE, crc_matches, read_header
-from headrace.wire.records import decode_records
+from headrace.storage.files.layout import directory_of
+from headrace.wire.batches.header import HEADER_SIZE, crc_matches, read_header
+from headrace.wire.batches.records import decode_records
 from tests.faults.asking_again import until_told
 from tests.faults.history import Partition, Reading
 from tests.faults.node_process import PATIENCE_S

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode
-from headrace.wire.batches import read_header
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.header import read_header
+from headrace.wire.batches.records import encode_batch
 from tests.faults.history import Partition
 from tests.faults.load import create_topics
 from tests.faults.log_readers import partition_directories

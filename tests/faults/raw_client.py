@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.client.connection import Connection
-from headrace.client.view import parse_addresses
+from headrace.client.connections.connection import Connection
+from headrace.client.connections.view import parse_addresses
 from headrace.model.errors import ErrorCode
 from headrace.runtime.network import SystemNetwork
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

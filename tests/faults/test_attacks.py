@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from headrace.model.errors import ErrorCode
-from headrace.wire.batches import read_header
+from headrace.wire.batches.header import read_header
+from headrace.wire.batches.records import decode_records
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from headrace.wire.records import decode_records
 from tests.faults.attacks import arms, attackers
 from tests.faults.attacks.honest import GROUP
 from tests.faults.attacks.siege import (

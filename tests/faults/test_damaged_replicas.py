@@ -14,11 +14,11 @@ from confluent_kafka import KafkaError, Producer, TopicCollection, TopicPartitio
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.admin import KafkaAdminClient
 
-from headrace.cli.cluster import UNHEALTHY
+from headrace.cli.cluster.command import UNHEALTHY
 from headrace.model.names import LogId, TopicId
-from headrace.storage.checkpoints import RECOVERY_POINTS
-from headrace.storage.layout import DAMAGED, LOG, directory_of
-from headrace.wire.batches import HEADER_SIZE, read_header
+from headrace.storage.files.checkpoints import RECOVERY_POINTS
+from headrace.storage.files.layout import DAMAGED, LOG, directory_of
+from headrace.wire.batches.header import HEADER_SIZE, read_header
 from tests.clients.clusters import PATIENCE_S, ClusterProcesses, wait_until
 from tests.clients.commands import Ran, call_here
 from tests.clients.nodes import new_name

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
+from headrace.metadata.configs.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import ErrorCode
-from headrace.storage.layout import LOG, NAME, TOPICS
-from headrace.wire.batches import read_header
+from headrace.storage.files.layout import LOG, NAME, TOPICS
+from headrace.wire.batches.header import read_header
 from headrace.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from headrace.wire.partitioning import partition_for_coordinated
 from tests.clients.raw_connection import RawConnection
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from headrace.wire.batches import BatchHeader
+    from headrace.wire.batches.header import BatchHeader
 
 PARTITIONS = 3  # of each case's topic
 COORDINATORS = 24  # partitions of each internal topic: enough that every case has a log of its own

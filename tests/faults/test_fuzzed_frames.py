@@ -16,12 +16,12 @@ import pytest
 
 from headrace.servers.kafka.apis import SERVED
 from headrace.wire.api import APIS, ApiKey
-from headrace.wire.batches import seal
+from headrace.wire.batches.header import seal
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.frames import RequestHeader, encode_request
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from headrace.wire.records import encode_batch
 from tests.faults.hostile import LENGTH, Hostile, WatchedNode, one_batch, watched_node
 from tests.faults.valid_frames import valid_frames
 
@@ -111,7 +111,7 @@ def change_version(chance: random.Random, frame: bytearray) -> None:
 
 
 def change_api(chance: random.Random, frame: bytearray) -> None:
-    key = chance.choice(SERVED)
+    key = chance.choice(list(SERVED))
     struct.pack_into(">hh", frame, 0, key, chance.randint(APIS[key].version_min, APIS[key].version_max))
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from headrace.model.errors import ErrorCode
 from headrace.wire.api import ApiKey
-from headrace.wire.batches import HEADER, HEADER_SIZE, Codec, read_header, seal
+from headrace.wire.batches.header import HEADER, HEADER_SIZE, Codec, read_header, seal
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headrace.wire.records import encode_batch
 from tests.faults.hostile import (
     HEALTHY_TOPIC,
     MIB,

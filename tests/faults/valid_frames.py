@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from headrace.servers.kafka.apis import SERVED
 from headrace.wire.api import APIS, ApiKey
-from headrace.wire.batches import Codec
+from headrace.wire.batches.header import Codec
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.frames import RequestHeader, encode_request
 from headrace.wire.messages import (
     alter_configs,
@@ -29,7 +30,6 @@ from headrace.wire.messages.describe_cluster import DescribeClusterRequest
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.list_config_resources import ListConfigResourcesRequest
-from headrace.wire.records import encode_batch
 from tests.clients import coordinated_requests
 from tests.clients.cluster_requests import cluster_request_of
 

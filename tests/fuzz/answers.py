@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.client.partition_buffer import PartitionBuffer
+from headrace.client.reading.partition_buffer import PartitionBuffer
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
-from headrace.wire.control import Marker, encode_marker
+from headrace.wire.batches.markers import Marker, encode_marker
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.fetch import AbortedTransaction
-from headrace.wire.records import encode_batch
 from tests.fuzz.harness import Target, expect
 from tests.fuzz.peers import mended
 

@@ -11,7 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.model.errors import Refusal
-from headrace.wire.batches import (
+from headrace.wire.batches.compression import compress, decompress
+from headrace.wire.batches.examination import Allowance, Demands, Examined, examine
+from headrace.wire.batches.header import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
@@ -25,12 +27,10 @@ from headrace.wire.batches import (
     restamp,
     seal,
 )
-from headrace.wire.compression import compress, decompress
-from headrace.wire.control import Marker, decode_marker, encode_marker
-from headrace.wire.examination import Allowance, Demands, Examined, examine
-from headrace.wire.records import Record, decode_records, encode_batch, keys_and_values, open_batch
-from headrace.wire.trimming import empty_batch, keys_of, records_of, trim_batch
-from headrace.wire.validation import check_batch
+from headrace.wire.batches.markers import Marker, decode_marker, encode_marker
+from headrace.wire.batches.records import Record, decode_records, encode_batch, keys_and_values, open_batch
+from headrace.wire.batches.trimming import empty_batch, keys_of, records_of, trim_batch
+from headrace.wire.batches.validation import check_batch
 from headrace.wire.walk import plain_times
 from tests.fuzz.harness import Target
 from tests.unit.wire.walk_forms import compiled, interpreted

@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from headrace.client.frame_buffer import FrameBuffer
-from headrace.servers.kafka.receive_buffer import BUSY, GROWTH, ReceiveBuffer
+from headrace.client.connections.frame_buffer import FrameBuffer
+from headrace.servers.kafka.connections.receive_buffer import BUSY, GROWTH, ReceiveBuffer
 from headrace.wire.api import APIS, ApiKey
 from headrace.wire.frames import (
     LENGTH_SIZE,

@@ -9,9 +9,9 @@ import struct
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.client.consumer_protocol import decode_assignment, decode_subscription
+from headrace.client.groups.consumer_protocol import decode_assignment, decode_subscription
 from headrace.coordinators import records as coordinated
-from headrace.metadata import encoding as metadata
+from headrace.metadata.image import record_encoding as metadata
 from headrace.model.errors import Refusal
 from headrace.wire.api import APIS, request_class, response_class
 from headrace.wire.primitives import Malformed, Reader, Writer

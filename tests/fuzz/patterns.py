@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.coordinators.groups.topic_patterns import STATES_MAX, TopicPattern
+from headrace.coordinators.patterns.name_patterns import STATES_MAX, TopicPattern
 from headrace.coordinators.transactions.listing import IdPattern
 from headrace.model.errors import ErrorCode, Refusal
 from tests.fuzz.harness import Target, expect

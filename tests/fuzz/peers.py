@@ -9,18 +9,18 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from headrace.broker.identity import Identity, WrongIdentity
-from headrace.broker.metadata_entries import entries_of
-from headrace.broker.metadata_snapshot import decode_snapshot, image_of
-from headrace.metadata.encoding import UnreadableRecord, encode_record
-from headrace.metadata.records import TopicCreated
+from headrace.broker.membership.identity import Identity, WrongIdentity
+from headrace.broker.metadata.entries import entries_of
+from headrace.broker.metadata.snapshots import decode_snapshot, image_of
+from headrace.metadata.image.record_encoding import UnreadableRecord, encode_record
+from headrace.metadata.image.records import TopicCreated
 from headrace.model.names import TopicId
 from headrace.replication import producer_snapshots
-from headrace.replication.fetched import Expected, new_batches
-from headrace.storage.checkpoints import decode_epochs, decode_offsets, encode_epochs, encode_offsets
-from headrace.storage.index import OffsetIndex, TimeIndex
-from headrace.wire.batches import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, CorruptBatch, read_header, seal
-from headrace.wire.records import encode_batch
+from headrace.replication.fetched_batches import Expected, new_batches
+from headrace.storage.files.checkpoints import decode_epochs, decode_offsets, encode_epochs, encode_offsets
+from headrace.storage.segments.index import OffsetIndex, TimeIndex
+from headrace.wire.batches.header import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, CorruptBatch, read_header, seal
+from headrace.wire.batches.records import encode_batch
 from tests.fuzz.harness import Target
 
 if TYPE_CHECKING:

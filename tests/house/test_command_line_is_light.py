@@ -43,5 +43,5 @@ def test_help_needs_next_to_nothing(arguments: list[str]) -> None:
 )
 def test_a_question_needs_the_client_alone(arguments: list[str]) -> None:
     loaded = loaded_by("--bootstrap-server", NOBODY, *arguments)
-    assert "headrace.client.cluster" in loaded
+    assert "headrace.client.connections.cluster" in loaded
     assert not loaded & HEAVY

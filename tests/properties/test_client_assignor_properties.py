@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.assignors import ASSIGNORS, Assignment, Assignor, Member, assign_sticky
+from headrace.client.groups.assignors import ASSIGNORS, Assignment, Assignor, Member, assign_sticky
 from headrace.model.names import TopicPartition
 
 TOPICS = "tuv"

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.coordinators.groups.offsets import CommittedOffsets
+from headrace.coordinators.groups.offsets.committed_offsets import CommittedOffsets
 from headrace.model.names import NO_PRODUCER, ProducerId, TopicPartition
 from headrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from tests.properties.offsets_model import OffsetsModel, Place

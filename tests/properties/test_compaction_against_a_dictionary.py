@@ -14,20 +14,20 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headrace.simulation.device import Device, Operation
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage import layout
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import create_log, open_log
+from headrace.simulation.environment.device import Device, Operation
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.storage.files import layout
+from headrace.storage.recovery.opening import create_log, open_log
+from headrace.storage.segments.segment_cache import Handles
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import Codec, place, read_header
-from headrace.wire.control import Marker, encode_marker
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.header import Codec, place, read_header
+from headrace.wire.batches.markers import Marker, encode_marker
+from headrace.wire.batches.records import encode_batch
 from tests.unit.storage.compacted_logs import compact, flush, held, read_committed, stable_offset, values_of
 from tests.unit.storage.small_logs import FIRST_MS, LOG_ID, end_if_cut
 
 if TYPE_CHECKING:
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 SETTINGS = LogSettings(segment_bytes=700, segment_index_bytes=200, index_interval_bytes=150, retention_ms=None)
 DELETE_RETENTION_MS = 1000

@@ -14,7 +14,7 @@ from headrace.storage.compaction.sieve import AbortedTransactions, Sieve
 from tests.properties.test_compaction_against_a_dictionary import CompactedLog
 
 if TYPE_CHECKING:
-    from headrace.wire.batches import BatchHeader, Buffer
+    from headrace.wire.batches.header import BatchHeader, Buffer
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

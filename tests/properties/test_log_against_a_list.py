@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headrace.replication.producers import ProducerStates
-from headrace.simulation.device import Device
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage import layout
-from headrace.storage.epochs import LeaderEpochs
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import create_log, open_log
+from headrace.simulation.environment.device import Device
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.storage.files import layout
+from headrace.storage.files.leader_epochs import LeaderEpochs
+from headrace.storage.recovery.opening import create_log, open_log
+from headrace.storage.segments.segment_cache import Handles
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import BatchHeader, read_header
+from headrace.wire.batches.header import BatchHeader, read_header
 from tests.unit.storage.small_logs import FIRST_MS, LOG_ID, batch_at, end_if_cut
 
 if TYPE_CHECKING:
     from headrace.model.names import Epoch, Offset
-    from headrace.storage.flush import FlushTicket
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.flush_ticket import FlushTicket
+    from headrace.storage.log.partition_log import PartitionLog
 
 SETTINGS = LogSettings(
     segment_bytes=1500, segment_ms=400, segment_index_bytes=80, index_interval_bytes=200, retention_ms=300

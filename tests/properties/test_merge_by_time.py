@@ -8,8 +8,8 @@ from operator import itemgetter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.merge import TimeMerge
-from headrace.wire.records import Record
+from headrace.client.reading.merge import TimeMerge
+from headrace.wire.batches.records import Record
 
 IDLE_S = 10.0
 

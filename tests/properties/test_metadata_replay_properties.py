@@ -10,9 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headrace.metadata.assignments import seats
-from headrace.metadata.comparison import LogEnd, compared, elect_longest
-from headrace.metadata.config_commands import (
+from headrace.metadata.commands.assignments import seats
+from headrace.metadata.commands.config_commands import (
     ConfigEdit,
     ConfigOperation,
     ResourceConfigs,
@@ -20,13 +19,7 @@ from headrace.metadata.config_commands import (
     alter_configs,
     incremental_alter_configs,
 )
-from headrace.metadata.configs import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
-from headrace.metadata.effective_configs import NodeConfigs, describe_configs, topic_settings
-from headrace.metadata.elections import Election, ElectionKind, LeaderBalance, partitions_of
-from headrace.metadata.eligible import review_of_eligible, with_eligible
-from headrace.metadata.encoding import decode_record, encode_record
-from headrace.metadata.image import EMPTY_IMAGE, ClusterImage, changes, folded_name
-from headrace.metadata.node_commands import (
+from headrace.metadata.commands.node_commands import (
     drain_node,
     fence_node,
     name_cluster,
@@ -35,7 +28,7 @@ from headrace.metadata.node_commands import (
     undrain_node,
     unfence_node,
 )
-from headrace.metadata.partition_commands import (
+from headrace.metadata.commands.partition_commands import (
     InSyncMember,
     IsrChange,
     Reassignment,
@@ -45,9 +38,7 @@ from headrace.metadata.partition_commands import (
     plan_rebalance,
     reassign,
 )
-from headrace.metadata.placement import Load, Loads
-from headrace.metadata.snapshots import snapshot_records
-from headrace.metadata.topic_commands import (
+from headrace.metadata.commands.topic_commands import (
     MorePartitions,
     NewTopic,
     TopicReference,
@@ -55,6 +46,15 @@ from headrace.metadata.topic_commands import (
     create_topics,
     delete_topics,
 )
+from headrace.metadata.configs.config_keys import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
+from headrace.metadata.elections.eligible_replicas import review_of_eligible, with_eligible
+from headrace.metadata.elections.log_end_comparison import LogEnd, compared, elect_longest
+from headrace.metadata.elections.partition_leaders import Election, ElectionKind, LeaderBalance, partitions_of
+from headrace.metadata.image.cluster_image import EMPTY_IMAGE, ClusterImage, changes, folded_name
+from headrace.metadata.image.effective_configs import NodeConfigs, describe_configs, topic_settings
+from headrace.metadata.image.record_encoding import decode_record, encode_record
+from headrace.metadata.image.snapshots import snapshot_records
+from headrace.metadata.placement.consistent_hashing import Load, Loads
 from headrace.model.errors import Refusal
 from headrace.model.names import LogId, NodeId, TopicId
 from tests.unit.metadata.small_cluster import swept
@@ -62,9 +62,9 @@ from tests.unit.metadata.small_cluster import swept
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.metadata.controller import Decision
-    from headrace.metadata.image import Partition
-    from headrace.metadata.records import MetadataRecord
+    from headrace.metadata.decisions.decision import Decision
+    from headrace.metadata.image.cluster_image import Partition
+    from headrace.metadata.image.records import MetadataRecord
 
 NODE_1 = NodeId(1)
 NODE = NodeConfigs.checked(NODE_1, {})

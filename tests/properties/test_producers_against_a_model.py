@@ -19,7 +19,7 @@ from headrace.replication.producers import (
     ProducerStates,
     StagedProducers,
 )
-from headrace.wire.batches import BatchHeader
+from headrace.wire.batches.header import BatchHeader
 
 PRODUCER_IDS = (1, 2)
 SEQUENCES = SEQUENCE_MAX + 1

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.raft.followers import Follower
-from headrace.raft.leading import Leadership
+from headrace.raft.leadership import Leadership
 from headrace.raft.log import RaftLog
 from headrace.raft.membership import Membership
 from headrace.raft.node import RaftNode
-from headrace.raft.pending import Pending
+from headrace.raft.progress import Follower
 from headrace.raft.ready import Ballot, Readable
+from headrace.raft.unsaved import Pending
 from tests.scenarios.test_raft_scenarios import TRANSCRIPTS, played_again
 from tests.unit.raft.raft_walk import Walk
 

@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headrace.model.names import Millis, Offset, ProducerId
-from headrace.simulation.device import Device
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage import layout
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import create_log, open_log
+from headrace.simulation.environment.device import Device
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.storage.files import layout
+from headrace.storage.recovery.opening import create_log, open_log
+from headrace.storage.segments.segment_cache import Handles
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import read_header
-from headrace.wire.control import decode_marker
+from headrace.wire.batches.header import read_header
+from headrace.wire.batches.markers import decode_marker
 from tests.unit.broker.small_partitions import LATEST_EPOCH, SmallPartition, batch_of
 from tests.unit.storage.small_logs import LOG_ID, end_if_cut
 
 if TYPE_CHECKING:
-    from headrace.broker.partition import Partition
-    from headrace.storage.log import PartitionLog
+    from headrace.broker.partitions.partition import Partition
+    from headrace.storage.log.partition_log import PartitionLog
 
 SETTINGS = LogSettings(
     segment_bytes=1200, segment_ms=1 << 60, segment_index_bytes=200, index_interval_bytes=150, retention_ms=None

@@ -9,12 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.errors import Refusal
-from headrace.wire.batches import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, Codec, CorruptBatch, place, read_header, seal
-from headrace.wire.compression import compress, decompress
-from headrace.wire.examination import Allowance, Demands, examine
-from headrace.wire.records import BatchBuilder, Record, decode_records, encode_batch, keys_and_values, record_size_max
-from headrace.wire.validation import check_batch
-from headrace.wire.varints import VARLONG_BYTES_MAX, encode_varint, read_varint
+from headrace.wire.batches.compression import compress, decompress
+from headrace.wire.batches.examination import Allowance, Demands, examine
+from headrace.wire.batches.header import (
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    Codec,
+    CorruptBatch,
+    place,
+    read_header,
+    seal,
+)
+from headrace.wire.batches.records import (
+    BatchBuilder,
+    Record,
+    decode_records,
+    encode_batch,
+    keys_and_values,
+    record_size_max,
+)
+from headrace.wire.batches.validation import check_batch
+from headrace.wire.batches.varints import VARLONG_BYTES_MAX, encode_varint, read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

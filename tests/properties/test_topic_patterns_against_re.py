@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.coordinators.groups.topic_patterns import TopicPattern
+from headrace.coordinators.patterns.name_patterns import TopicPattern
 
 ATOMS = st.sampled_from(["a", "b", r"\.", ".", "[ab]", "[^a]", "[a-c]", r"\d", r"\w", "^", "$", "-"])
 REPEATS = st.sampled_from(["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"])

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from headrace.model.errors import Refusal
 from headrace.model.names import NodeId
-from headrace.raft import leading
+from headrace.raft import leadership as leading
 from headrace.raft.membership import Membership, Replica
 from headrace.raft.messages import (
     AppendAnswer,

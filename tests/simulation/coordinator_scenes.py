@@ -6,15 +6,15 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.admin import Admin
-from headrace.client.admin_groups import GroupAdmin
-from headrace.client.connection import Connection
+from headrace.client.admin.admin import Admin
+from headrace.client.admin.groups import GroupAdmin
+from headrace.client.connections.connection import Connection
 from headrace.coordinators.effects import Caller
-from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
-from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.metadata.commands.topic_commands import NewTopic, create_topics
+from headrace.metadata.configs.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import Refusal
 from headrace.model.names import Epoch, NodeId, TopicPartition
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from headrace.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -33,11 +33,11 @@ from tests.simulation.ready_clusters import ready_cluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from headrace.broker.coordination import GroupShard, TransactionShard
-    from headrace.broker.coordinator import MindT, Shard
+    from headrace.broker.coordination.coordinators import GroupShard, TransactionShard
+    from headrace.broker.coordination.shard import MindT, Shard
     from headrace.broker.node import Node
-    from headrace.client.connection import Answer
-    from headrace.metadata.image import ClusterImage
+    from headrace.client.connections.connection import Answer
+    from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.simulation.cluster import NodeProcess, SimulatedCluster
     from headrace.wire.api import Message
 

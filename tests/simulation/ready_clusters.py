@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.metadata.assignments import ManualAssignment
-from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.metadata.commands.assignments import ManualAssignment
+from headrace.metadata.commands.topic_commands import NewTopic, create_topics
 from headrace.model.errors import Refusal
 from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.model.names import NodeId
-    from headrace.simulation.universe import Universe
+    from headrace.simulation.environment.universe import Universe
 
 
 async def ready_cluster(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.runtime.network import Address
 from headrace.runtime.tasks import TaskScope
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 
 if TYPE_CHECKING:
     from headrace.runtime.network import Link

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin import Admin
-from headrace.client.producer import BatchingProducer
-from headrace.simulation.faults import BAD_SECTOR
+from headrace.client.admin.admin import Admin
+from headrace.client.producing.producer import BatchingProducer
+from headrace.simulation.environment.universe import Universe, run
+from headrace.simulation.faults.faults import BAD_SECTOR
 from headrace.simulation.scenario import run_scenario
-from headrace.simulation.universe import Universe, run
 from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:
-    from headrace.metadata.image import Partition as PartitionState
+    from headrace.metadata.image.cluster_image import Partition as PartitionState
     from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 
 LIMIT_S = 120.0

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.damage_care import DamageCare
-from headrace.broker.following import Following
-from headrace.simulation.history import Kind
+from headrace.broker.replicas.damage import DamageCare
+from headrace.broker.replicas.reconciler import Following
+from headrace.simulation.history.history import Kind
 from headrace.simulation.scenario import run_scenario
 
 NODES = 3

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.client.admin import Admin
-from headrace.client.cluster import Cluster
-from headrace.client.producer import BatchingProducer
+from headrace.client.admin.admin import Admin
+from headrace.client.connections.cluster import Cluster
+from headrace.client.producing.producer import BatchingProducer
 from headrace.model.names import TopicPartition
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:

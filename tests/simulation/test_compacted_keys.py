@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.simulation.compacted_keys import COMPACTED_KEYS, Attempts, Found
-from headrace.simulation.history import Kind
+from headrace.simulation.history.history import Kind
 from headrace.simulation.scenario import Report, run_scenario
+from headrace.simulation.workloads.compacted_keys import COMPACTED_KEYS, Attempts, Found
 from headrace.storage.compaction.key_map import KeyMap
 
 NODES = 3

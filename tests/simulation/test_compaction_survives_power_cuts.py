@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.appending import AppendStage
-from headrace.broker.cleaner import LogCleaner
-from headrace.broker.counters import Counters
-from headrace.broker.partition import Partition, log_settings
-from headrace.broker.topics import ServedTopic, TopicTable
-from headrace.metadata.settings import DEFAULT_NODE_SETTINGS, DEFAULT_TOPIC_SETTINGS
+from headrace.broker.partitions.appending import AppendStage
+from headrace.broker.partitions.counters import Counters
+from headrace.broker.partitions.partition import Partition, log_settings
+from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
+from headrace.broker.replicas.cleaner import LogCleaner
+from headrace.metadata.configs.settings import DEFAULT_NODE_SETTINGS, DEFAULT_TOPIC_SETTINGS
 from headrace.model.errors import Refusal
 from headrace.model.names import Epoch, LogId, NodeId, Offset, TopicId, TopicPartition
 from headrace.replication.replica import Replica
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from headrace.storage.compaction.key_map import SLOT_BYTES
 from headrace.storage.compaction.workers import InThread
-from headrace.storage.store import LogStore
-from headrace.wire.records import encode_batch
+from headrace.storage.store.log_store import LogStore
+from headrace.wire.batches.records import encode_batch
 from tests.unit.storage.compacted_logs import held
 from tests.unit.storage.small_logs import end_if_cut
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from headrace.runtime.world import World
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 SEEDS = 12
 LIVES = 6

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.markers import COMMIT_ELSEWHERE_S_MAX
-from headrace.broker.own_topics import create_missing
-from headrace.broker.peers import ANSWER_S
-from headrace.client.admin import Admin
-from headrace.client.admin_transactions import TransactionAdmin
-from headrace.client.producer import BatchingProducer, ProducerSettings
+from headrace.broker.coordination.internal_topics import create_missing
+from headrace.broker.coordination.markers import COMMIT_ELSEWHERE_S_MAX
+from headrace.broker.membership.peers import ANSWER_S
+from headrace.client.admin.admin import Admin
+from headrace.client.admin.transactions import TransactionAdmin
+from headrace.client.producing.producer import BatchingProducer, ProducerSettings
 from headrace.coordinators.transactions.coordinator import AddPartitions
 from headrace.coordinators.transactions.effects import MarkerOrder
-from headrace.metadata.assignments import ManualAssignment
-from headrace.metadata.internal import TRANSACTION_STATE
-from headrace.metadata.topic_commands import NewTopic, TopicReference, create_topics, delete_topics
+from headrace.metadata.commands.assignments import ManualAssignment
+from headrace.metadata.commands.topic_commands import NewTopic, TopicReference, create_topics, delete_topics
+from headrace.metadata.configs.internal_topics import TRANSACTION_STATE
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NodeId, ProducerId, TopicPartition
-from headrace.simulation.universe import Universe, run
-from headrace.wire.batches import HEADER_SIZE
+from headrace.simulation.environment.universe import Universe, run
+from headrace.wire.batches.header import HEADER_SIZE
 from headrace.wire.messages.end_txn import EndTxnRequest
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest

@@ -10,16 +10,16 @@ import pytest
 
 from headrace.model.errors import Refusal
 from headrace.runtime.tasks import TaskScope
-from headrace.simulation.device import Operation
-from headrace.simulation.universe import Universe, run
-from headrace.storage import layout
+from headrace.simulation.environment.device import Operation
+from headrace.simulation.environment.universe import Universe, run
 from headrace.storage.compaction.choice import CompactionSettings
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import CleanedRun
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
-from headrace.wire.batches import read_header
-from headrace.wire.control import Marker
-from headrace.wire.trimming import records_of, trim_batch
+from headrace.storage.files import layout
+from headrace.wire.batches.header import read_header
+from headrace.wire.batches.markers import Marker
+from headrace.wire.batches.trimming import records_of, trim_batch
 from tests.simulation.test_cuts_survive_power_cuts import CUT, ROOMY, live_twice, opened, write
 from tests.unit.storage import test_compaction as compacting
 from tests.unit.storage.compacted_logs import PLENTY, held, mark_gaps, stable_offset
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.runtime.world import World
-    from headrace.simulation.host import Host
-    from headrace.storage.log import PartitionLog
-    from headrace.storage.store import LogStore
+    from headrace.simulation.environment.host import Host
+    from headrace.storage.log.partition_log import PartitionLog
+    from headrace.storage.store.log_store import LogStore
 
 ABORTED_FILE = layout.stem(DIRECTORY, 0) + layout.ABORTED
 

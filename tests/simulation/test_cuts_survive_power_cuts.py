@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.model.names import TopicPartition
-from headrace.simulation.universe import Universe, run
-from headrace.storage.store import LogStore
+from headrace.simulation.environment.universe import Universe, run
+from headrace.storage.store.log_store import LogStore
 from tests.unit.storage.small_logs import FIRST_MS, LOG_ID, SETTINGS, append, batch_at, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from headrace.runtime.world import World
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
     from headrace.storage.settings import LogSettings
 
     Life = Callable[[World], Coroutine[Any, Any, None]]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.broker.ballot_box import FILE as BALLOT_FILE
+from headrace.broker.metadata.votes import FILE as BALLOT_FILE
 from headrace.model.errors import DiskFailure
 from headrace.simulation.cluster import SimulatedCluster
-from headrace.simulation.disk import SimulatedDisk
-from headrace.simulation.universe import Universe, run
-from headrace.storage.damage import MissingFile
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.simulation.environment.universe import Universe, run
+from headrace.storage.files.damage import MissingFile
 from tests.simulation.ready_clusters import ready_cluster
 
 LIMIT_S = 60.0

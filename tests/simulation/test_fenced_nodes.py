@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.metadata.commands.node_commands import register_node, reserve_producer_ids, unfence_node
 from headrace.metadata.liveness import SESSION_MS
-from headrace.metadata.node_commands import register_node, reserve_producer_ids, unfence_node
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.client.admin import Admin
-from headrace.client.cluster import Cluster
+from headrace.client.admin.admin import Admin
+from headrace.client.connections.cluster import Cluster
 from headrace.client.errors import ClientError
-from headrace.simulation.stage import ONE_ATTEMPT
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
+from headrace.simulation.workloads.stage import ONE_ATTEMPT
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING
 
-from headrace.broker import quorum
-from headrace.broker.metadata_store import SNAPSHOT_FILE
-from headrace.simulation.device import Operation, os_error
-from headrace.simulation.universe import Universe, run
+from headrace.broker.metadata import quorum
+from headrace.broker.metadata.store import SNAPSHOT_FILE
+from headrace.simulation.environment.device import Operation, os_error
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 from tests.simulation.test_snapshot_meets_snapshot import SNAPSHOT_EVERY, decide_much
 

@@ -6,10 +6,10 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from headrace.metadata.assignments import ManualAssignment
-from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.metadata.commands.assignments import ManualAssignment
+from headrace.metadata.commands.topic_commands import NewTopic, create_topics
 from headrace.servers.console.server import ConsoleServer
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:

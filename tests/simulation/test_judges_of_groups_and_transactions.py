@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.names import TopicPartition
-from headrace.simulation.group_history import GroupBook
-from headrace.simulation.history import ACKS_ALL_IDEMPOTENT, Figures, History, Kind, Reading, Send, check
-from headrace.simulation.transaction_history import Fate, Transaction, TransactionBook
+from headrace.simulation.history.groups import GroupBook
+from headrace.simulation.history.history import ACKS_ALL_IDEMPOTENT, Figures, History, Kind, Reading, Send, check
+from headrace.simulation.history.transactions import Fate, Transaction, TransactionBook
 
 HERE = TopicPartition("here", 0)
 THERE = TopicPartition("there", 0)

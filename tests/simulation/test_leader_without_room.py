@@ -6,15 +6,15 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING
 
-from headrace.client.admin import Admin
-from headrace.client.producer import BatchingProducer
+from headrace.client.admin.admin import Admin
+from headrace.client.producing.producer import BatchingProducer
 from headrace.model.names import NO_NODE
-from headrace.simulation.device import Operation, os_error
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.device import Operation, os_error
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:
-    from headrace.metadata.image import Partition
+    from headrace.metadata.image.cluster_image import Partition
     from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 
 LIMIT_S = 120.0

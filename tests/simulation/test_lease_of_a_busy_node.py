@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.metadata.assignments import ManualAssignment
-from headrace.metadata.topic_commands import NewTopic, create_topics
-from headrace.simulation.universe import Universe, run
+from headrace.metadata.commands.assignments import ManualAssignment
+from headrace.metadata.commands.topic_commands import NewTopic, create_topics
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:
-    from headrace.broker.partition import Partition
+    from headrace.broker.partitions.partition import Partition
     from headrace.simulation.cluster import NodeProcess
 
 LIMIT_S = 120.0

@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.client.admin import Admin
+from headrace.client.admin.admin import Admin
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_NODE, TopicPartition
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from headrace.wire.records import encode_batch
 from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from headrace.client.connection import Connection
+    from headrace.client.connections.connection import Connection
     from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 
 LIMIT_S = 300.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.client.admin import Admin
-from headrace.simulation.universe import Universe, run
+from headrace.client.admin.admin import Admin
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.model.names import LogId, TopicId, TopicPartition
-from headrace.simulation.life import HostIsDown
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.life import HostIsDown
+from headrace.simulation.environment.universe import Universe, run
 from headrace.storage.settings import LogSettings
-from headrace.storage.store import LogStore
+from headrace.storage.store.log_store import LogStore
 from tests.unit.storage.small_logs import append, batch_at, read_all
 
 if TYPE_CHECKING:
     from headrace.runtime.world import World
-    from headrace.simulation.device import Operation
-    from headrace.simulation.host import Host
-    from headrace.storage.log import PartitionLog
+    from headrace.simulation.environment.device import Operation
+    from headrace.simulation.environment.host import Host
+    from headrace.storage.log.partition_log import PartitionLog
 
 LOG_ID, NAME = LogId(TopicId(bytes([9] * 16)), 0), TopicPartition("orders", 0)
 SETTINGS = LogSettings(segment_bytes=1000, index_interval_bytes=150, retention_ms=None)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.metadata.assignments import ManualAssignment
-from headrace.metadata.partition_commands import Reassignment, reassign
-from headrace.metadata.topic_commands import NewTopic, TopicReference, create_topics, delete_topics
+from headrace.metadata.commands.assignments import ManualAssignment
+from headrace.metadata.commands.partition_commands import Reassignment, reassign
+from headrace.metadata.commands.topic_commands import NewTopic, TopicReference, create_topics, delete_topics
 from headrace.model.names import LogId
 from headrace.simulation.cluster import NodeProcess, SimulatedCluster
-from headrace.simulation.universe import Universe, run
-from headrace.storage.layout import directory_of
+from headrace.simulation.environment.universe import Universe, run
+from headrace.storage.files.layout import directory_of
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from headrace.simulation.faults import DISK_REPLACED, LOST_DISK
+from headrace.simulation.environment.universe import Universe, run
+from headrace.simulation.faults.faults import DISK_REPLACED, LOST_DISK
 from headrace.simulation.scenario import run_scenario
-from headrace.simulation.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, create_assigned, ready_cluster
 
 NODES = 3

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin import Admin
-from headrace.client.producer import BatchingProducer, ProducerSettings
-from headrace.metadata.node_configs import NODE_CONFIGS
-from headrace.simulation.universe import Universe, run
+from headrace.client.admin.admin import Admin
+from headrace.client.producing.producer import BatchingProducer, ProducerSettings
+from headrace.metadata.configs.node_configs import NODE_CONFIGS
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.simulation.cluster import SimulatedCluster
-    from headrace.simulation.life import Life
+    from headrace.simulation.environment.life import Life
 
 REFUSES_EVERYTHING = {"log.message.timestamp.before.max.ms"}  # at 0: no record is as new as that
 UNITS = (".ms", ".seconds", ".minutes", ".hours")

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin import Admin, ConfigChange, Resource, ResourceType
-from headrace.client.producer import BatchingProducer
-from headrace.simulation.device import Operation
-from headrace.simulation.disk import SimulatedDisk
-from headrace.simulation.universe import Universe, run
-from headrace.storage.layout import LOG, stem
+from headrace.client.admin.admin import Admin, ConfigChange, Resource, ResourceType
+from headrace.client.producing.producer import BatchingProducer
+from headrace.simulation.environment.device import Operation
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.simulation.environment.universe import Universe, run
+from headrace.storage.files.layout import LOG, stem
 from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from headrace.broker.partition import Partition
-    from headrace.metadata.image import Partition as PartitionState
+    from headrace.broker.partitions.partition import Partition
+    from headrace.metadata.image.cluster_image import Partition as PartitionState
     from headrace.simulation.cluster import NodeProcess, SimulatedCluster
 
 LIMIT_S = 300.0

@@ -10,17 +10,17 @@ import pytest
 
 from headrace.model.errors import Refusal
 from headrace.model.names import TopicPartition
-from headrace.simulation.universe import Universe, run
-from headrace.storage import layout
-from headrace.storage.store import LogStore
+from headrace.simulation.environment.universe import Universe, run
+from headrace.storage.files import layout
+from headrace.storage.store.log_store import LogStore
 from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, SETTINGS, append, batch_at, read_all
 from tests.unit.storage.test_aborted_transactions import abort, aborted_in
 
 if TYPE_CHECKING:
     from headrace.runtime.world import World
-    from headrace.simulation.device import Operation
-    from headrace.simulation.host import Host
-    from headrace.storage.log import PartitionLog
+    from headrace.simulation.environment.device import Operation
+    from headrace.simulation.environment.host import Host
+    from headrace.storage.log.partition_log import PartitionLog
 
 NAME = TopicPartition("orders", LOG_ID.partition)
 ABORTED = [(7, 0, 1), (7, 2, 3)]

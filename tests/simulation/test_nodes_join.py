@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from headrace.broker.assembly import NODES
-from headrace.broker.identity import IDENTITY_FILE, WrongIdentity
-from headrace.broker.metadata_store import FLUSH_LANE
+from headrace.broker.membership.assembly import NODES
+from headrace.broker.membership.identity import IDENTITY_FILE, WrongIdentity
+from headrace.broker.metadata.store import FLUSH_LANE
 from headrace.broker.node import TRY_AGAIN_S
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
 from headrace.runtime.network import Address
 from headrace.simulation import cluster as simulated_cluster
 from headrace.simulation.cluster import NodeProcess, SimulatedCluster
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.replication.replica import Replica
 from headrace.simulation.cluster import NodeProcess
-from headrace.simulation.history import Kind
+from headrace.simulation.history.history import Kind
 from headrace.simulation.scenario import run_scenario
 
 if TYPE_CHECKING:

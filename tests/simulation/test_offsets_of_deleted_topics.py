@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.metadata.topic_commands import NewTopic, TopicReference, create_topics, delete_topics
+from headrace.metadata.commands.topic_commands import NewTopic, TopicReference, create_topics, delete_topics
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import ProducerId
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.simulation.__main__ import Outcome, Totals, main
-from headrace.simulation.coordination import WORKS
+from headrace.simulation.groups_and_transactions import WORKS
 from headrace.simulation.scenario import PLAIN_WORKS, Report, run_scenario
 
 ROOT = Path(__file__).parents[2]

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin import Admin
-from headrace.client.producer import BatchingProducer
-from headrace.metadata.elections import partitions_of
+from headrace.client.admin.admin import Admin
+from headrace.client.producing.producer import BatchingProducer
+from headrace.metadata.elections.partition_leaders import partitions_of
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.network import Address
 from headrace.simulation.cluster import NodeProcess
-from headrace.simulation.faults import OLDER_DISK, TORN_DISK
+from headrace.simulation.environment.universe import Universe, run
+from headrace.simulation.faults.faults import OLDER_DISK, TORN_DISK
 from headrace.simulation.scenario import run_scenario
-from headrace.simulation.universe import Universe, run
-from headrace.storage import checkpoints, layout
+from headrace.storage.files import checkpoints, layout
 from tests.simulation.ready_clusters import controller_and_others, create_assigned, ready_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.broker.partition import Partition
+    from headrace.broker.partitions.partition import Partition
     from headrace.simulation.cluster import SimulatedCluster
 
 TOPIC = "orders"

@@ -12,30 +12,35 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.broker import metadata_store, partition, quorum
-from headrace.broker.metadata_store import METADATA_LOG
+from headrace.broker.coordination.producer_ids import ProducerIds
+from headrace.broker.metadata import quorum
+from headrace.broker.metadata import store as metadata_store
+from headrace.broker.metadata.store import METADATA_LOG
 from headrace.broker.node import Node
-from headrace.broker.partition import Readable
-from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.partitions import partition
+from headrace.broker.partitions.partition import Readable
 from headrace.model.errors import DiskFailure
 from headrace.replication.producers import ProducerStates
 from headrace.replication.replica import Replica
 from headrace.runtime.disk import Trust
-from headrace.servers.kafka.fetch import PendingFetch
-from headrace.servers.kafka.produce import PendingProduce
-from headrace.simulation.disk import SimulatedFile
-from headrace.simulation.history import Kind, Violation
+from headrace.servers.kafka.handlers.records.fetch import PendingFetch
+from headrace.servers.kafka.handlers.records.produce import PendingProduce
+from headrace.simulation.environment.disk import SimulatedFile
+from headrace.simulation.history.history import Kind, Violation
 from headrace.simulation.scenario import PLAIN_WORKS, run_scenario
-from headrace.storage import flusher, layout, recovery, verify
-from headrace.storage.chain import Chain
-from headrace.storage.flush import FlushTicket
-from headrace.storage.producers import Replayed
-from headrace.storage.store import LogStore
+from headrace.storage.files import layout
+from headrace.storage.integrity import verify
+from headrace.storage.log.flush_ticket import FlushTicket
+from headrace.storage.log.log_segments import Chain
+from headrace.storage.recovery import opening as recovery
+from headrace.storage.segments.producer_snapshots import Replayed
+from headrace.storage.store import flusher
+from headrace.storage.store.log_store import LogStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.storage.verify import BadBatch, Checked
+    from headrace.storage.integrity.verify import BadBatch, Checked
 
 pytestmark = pytest.mark.xdist_group("planted-bugs")  # one process, which remembers honest runs
 

@@ -10,26 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.broker.assembly import Assembly
-from headrace.broker.controller import NEAR, Controller
-from headrace.broker.following import Following
-from headrace.broker.metadata_entries import batch_of
-from headrace.broker.metadata_store import MetadataStore
-from headrace.broker.partition import Partition
-from headrace.metadata import elections, eligible, upkeep
+from headrace.broker.membership.assembly import Assembly
+from headrace.broker.metadata.controller import NEAR, Controller
+from headrace.broker.metadata.entries import batch_of
+from headrace.broker.metadata.store import MetadataStore
+from headrace.broker.partitions.partition import Partition
+from headrace.broker.replicas.reconciler import Following
+from headrace.metadata.commands import upkeep
+from headrace.metadata.elections import eligible_replicas as eligible
+from headrace.metadata.elections import partition_leaders as elections
 from headrace.model.names import NO_NODE, Offset
-from headrace.replication.in_sync import Followers
+from headrace.replication.remote_replicas import Followers
 from headrace.replication.replica import _UNBOUNDED, Replica
-from headrace.simulation.faults import LOST_DISK
-from headrace.simulation.history import Kind
+from headrace.simulation.faults.faults import LOST_DISK
+from headrace.simulation.history.history import Kind
 from headrace.simulation.scenario import run_scenario
-from headrace.wire.batches import read_header
+from headrace.wire.batches.header import read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.metadata.image import ClusterImage
-    from headrace.metadata.records import PartitionChanged
+    from headrace.metadata.image.cluster_image import ClusterImage
+    from headrace.metadata.image.records import PartitionChanged
     from headrace.model.names import NodeId, TopicId
     from headrace.raft.log import Entry
 

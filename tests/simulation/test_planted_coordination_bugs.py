@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.broker.coordinator import Shard
-from headrace.broker.markers import MarkerWriter
-from headrace.broker.partition import Partition
-from headrace.coordinators.groups import modern, modern_reconciliation
-from headrace.coordinators.groups.classic import ClassicGroup
-from headrace.coordinators.groups.classic_cycle import Cycle
+from headrace.broker.coordination.markers import MarkerWriter
+from headrace.broker.coordination.shard import Shard
+from headrace.broker.partitions.partition import Partition
+from headrace.coordinators.groups.classic.classic_group import ClassicGroup
+from headrace.coordinators.groups.classic.rebalance import Cycle
 from headrace.coordinators.groups.coordinator import GroupCoordinator
-from headrace.coordinators.groups.modern import ModernGroup
-from headrace.coordinators.groups.offsets import CommittedOffsets
+from headrace.coordinators.groups.modern import modern_group as modern
+from headrace.coordinators.groups.modern import reconciliation as modern_reconciliation
+from headrace.coordinators.groups.modern.modern_group import ModernGroup
+from headrace.coordinators.groups.offsets.committed_offsets import CommittedOffsets
 from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.coordinators.transactions.effects import TransactionEffects
 from headrace.coordinators.transactions.state import Identity, Transaction
 from headrace.model.names import NO_PRODUCER
-from headrace.servers.kafka.produced_batches import ProducedBatches
-from headrace.simulation.coordination import CLASSIC, MODERN, TRANSACTIONS, TRANSFORMATION
-from headrace.simulation.history import Kind, Violation
+from headrace.servers.kafka.handlers.records.produced_batches import ProducedBatches
+from headrace.simulation.groups_and_transactions import CLASSIC, MODERN, TRANSACTIONS, TRANSFORMATION
+from headrace.simulation.history.history import Kind, Violation
 from headrace.simulation.scenario import run_scenario
-from headrace.storage import recovery
-from headrace.storage.log import PartitionLog
+from headrace.storage.log.partition_log import PartitionLog
+from headrace.storage.recovery import opening as recovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable

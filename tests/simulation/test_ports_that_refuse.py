@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin import Admin
+from headrace.client.admin.admin import Admin
 from headrace.client.errors import NobodyListens
 from headrace.metadata.liveness import GRACE, SESSION_MS, lease_ms
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from headrace.simulation.device import SECTOR, Device, Operation
-from headrace.simulation.disk import SimulatedDisk
+from headrace.simulation.environment.device import SECTOR, Device, Operation
+from headrace.simulation.environment.disk import SimulatedDisk
 
 SEEDS = range(200)
 

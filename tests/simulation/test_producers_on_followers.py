@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.client.admin import Admin
-from headrace.client.producer import BatchingProducer
+from headrace.client.admin.admin import Admin
+from headrace.client.producing.producer import BatchingProducer
 from headrace.model.errors import ErrorCode
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from headrace.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
 
 
 async def last_sequences(client: Cluster, node_id: int) -> list[int]:

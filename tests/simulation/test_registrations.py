@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.enrolment import Enrolment
+from headrace.broker.membership.registration import Enrolment
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:

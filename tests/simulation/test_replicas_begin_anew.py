@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.following import _Anew
-from headrace.client.admin import Admin
-from headrace.client.producer import BatchingProducer
+from headrace.broker.replicas.reconciler import _Anew
+from headrace.client.admin.admin import Admin
+from headrace.client.producing.producer import BatchingProducer
 from headrace.model.names import Epoch, Offset
 from headrace.simulation.cluster import SimulatedCluster
-from headrace.simulation.device import Operation
-from headrace.simulation.disk import SimulatedDisk
-from headrace.simulation.universe import Universe, run
-from headrace.storage import checkpoints
-from headrace.storage.layout import ANEW, DAMAGED
+from headrace.simulation.environment.device import Operation
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.simulation.environment.universe import Universe, run
+from headrace.storage.files import checkpoints
+from headrace.storage.files.layout import ANEW, DAMAGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from headrace.broker.node import Node
-    from headrace.broker.partition import Partition
+    from headrace.broker.partitions.partition import Partition
     from headrace.simulation.cluster import NodeProcess
 
 LIMIT_S = 300.0

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.broker import quorum
-from headrace.metadata.controller import Decision
-from headrace.metadata.records import ProducerIdsReserved
+from headrace.broker.metadata import quorum
+from headrace.metadata.decisions.decision import Decision
+from headrace.metadata.image.records import ProducerIdsReserved
 from headrace.model.names import ProducerId
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:
     import pytest
 
-    from headrace.metadata.image import ClusterImage
+    from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.simulation.cluster import NodeProcess
 
 LIMIT_S = 60.0

@@ -9,18 +9,18 @@ import pytest
 
 from headrace.model.errors import Refusal
 from headrace.model.names import LogId, TopicId, TopicPartition
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from headrace.storage.settings import LogSettings
-from headrace.storage.store import LogStore
-from headrace.wire.batches import read_header
+from headrace.storage.store.log_store import LogStore
+from headrace.wire.batches.header import read_header
 from tests.unit.storage.small_logs import FIRST_MS, append, batch_at, end_if_cut, headers_in
 
 if TYPE_CHECKING:
     from random import Random
 
     from headrace.runtime.world import World
-    from headrace.simulation.device import Device
-    from headrace.storage.log import PartitionLog
+    from headrace.simulation.environment.device import Device
+    from headrace.storage.log.partition_log import PartitionLog
 
 SEEDS = 20
 LIVES = 6

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.broker import in_sync_review
-from headrace.broker.quorum import APPLIED_AT_ONCE
-from headrace.metadata import sweeps
-from headrace.metadata.controller import Decision
-from headrace.metadata.image import Draft
-from headrace.metadata.partition_commands import change_in_sync
-from headrace.metadata.records import NodeRegistered, PartitionCreated, TopicCreated
-from headrace.metadata.sweeps import CHANGED_MAX
-from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.broker.metadata.quorum import APPLIED_AT_ONCE
+from headrace.broker.replicas import in_sync_review
+from headrace.metadata.commands.partition_commands import change_in_sync
+from headrace.metadata.commands.topic_commands import NewTopic, create_topics
+from headrace.metadata.decisions import slices as sweeps
+from headrace.metadata.decisions.decision import Decision
+from headrace.metadata.decisions.slices import CHANGED_MAX
+from headrace.metadata.image.cluster_image import Draft
+from headrace.metadata.image.records import NodeRegistered, PartitionCreated, TopicCreated
 from headrace.model.names import NO_NODE, Epoch, NodeId, TopicId
-from headrace.servers.kafka.handlers import alter_partition
+from headrace.servers.kafka.handlers.nodes import alter_partition
+from headrace.simulation.environment.universe import Universe, run
 from headrace.simulation.scenario import run_scenario
-from headrace.simulation.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.broker.node import Node
-    from headrace.metadata.image import ClusterImage, Partition, Topic
-    from headrace.metadata.partition_commands import IsrChange
-    from headrace.metadata.records import MetadataRecord
+    from headrace.metadata.commands.partition_commands import IsrChange
+    from headrace.metadata.image.cluster_image import ClusterImage, Partition, Topic
+    from headrace.metadata.image.records import MetadataRecord
     from headrace.simulation.cluster import NodeProcess
 
 LIMIT_S = 60.0

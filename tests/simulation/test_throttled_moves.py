@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.cli.cluster_moves import Pace, move_in_waves
-from headrace.client.admin import Admin, ConfigChange, ConfigSource, Resource, ResourceType
-from headrace.client.admin_cluster import ClusterAdmin, PlannedMove
-from headrace.client.producer import BatchingProducer
+from headrace.cli.cluster.reassignment import Pace, move_in_waves
+from headrace.client.admin.admin import Admin, ConfigChange, ConfigSource, Resource, ResourceType
+from headrace.client.admin.cluster import ClusterAdmin, PlannedMove
+from headrace.client.producing.producer import BatchingProducer
 from headrace.model.names import TopicPartition
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import ready_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
     from headrace.simulation.cluster import SimulatedCluster
 
 RATE = 200_000

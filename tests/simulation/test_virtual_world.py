@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.runtime.network import Address
-from headrace.simulation.life import HostIsDown
-from headrace.simulation.loop import Deadlock, Livelock, OutOfTime
-from headrace.simulation.threads import SimulatedThreads
-from headrace.simulation.universe import Universe, run
+from headrace.simulation.environment.life import HostIsDown
+from headrace.simulation.environment.loop import Deadlock, Livelock, OutOfTime
+from headrace.simulation.environment.threads import SimulatedThreads
+from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ring_of_hosts import ring
 
 if TYPE_CHECKING:

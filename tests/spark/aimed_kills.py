@@ -9,8 +9,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Final
 
-from headrace.client.admin_transactions import TransactionAdmin
-from headrace.client.cluster import ClusterSettings
+from headrace.client.admin.transactions import TransactionAdmin
+from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.errors import ClientError
 from headrace.model.errors import Refusal
 from headrace_spark.blocking import BlockingCluster

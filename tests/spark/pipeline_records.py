@@ -6,8 +6,8 @@ import textwrap
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from headrace_spark.pipeline.records import RECORD_SCHEMA
-from headrace_spark.pipeline.spec import load
+from headrace_spark.pipeline.decode.records import RECORD_SCHEMA
+from headrace_spark.pipeline.file.loader import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from headrace_spark.pipeline.spec import Pipeline
+    from headrace_spark.pipeline.file.loader import Pipeline
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

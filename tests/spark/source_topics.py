@@ -9,10 +9,10 @@ from uuid import uuid4
 
 from confluent_kafka import Producer
 
-from headrace.client.admin import Admin
+from headrace.client.admin.admin import Admin
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.data_source import HeadraceDataSource
-from headrace_spark.source_offsets import from_document, to_document
+from headrace_spark.source.offsets import from_document, to_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from headrace.model.names import TopicPartition
     from headrace.testing import Broker
-    from headrace_spark.source import StreamReader
-    from headrace_spark.source_offsets import Document
+    from headrace_spark.source.offsets import Document
+    from headrace_spark.source.readers import StreamReader
 
 Row = dict[str, Any]
 

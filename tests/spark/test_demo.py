@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from headrace.cli import demo
+from headrace.cli.demo import command as demo
 
 if TYPE_CHECKING:
     from pathlib import Path

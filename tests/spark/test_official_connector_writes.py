@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.wire.batches import Codec
+from headrace.wire.batches.header import Codec
 from tests.clients.nodes import new_name
 from tests.spark import either_format
 from tests.spark.spark_process import SparkFailed

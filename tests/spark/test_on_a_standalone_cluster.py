@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from headrace.cli.demo import PIPELINE_FILE
+from headrace.cli.demo.command import PIPELINE_FILE
 from tests.clients.commands import COMMAND, environment
 from tests.clients.nodes import PATIENCE_S
 from tests.spark.test_walk_through import SAMPLES_DIRECTORY

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace_spark.pipeline.checks import problems_of
-from headrace_spark.pipeline.explain import explain
-from headrace_spark.pipeline.spec import load
-from headrace_spark.pipeline.tables import read_sources, result_of
+from headrace_spark.pipeline.file.loader import load
+from headrace_spark.pipeline.inspect.explain import explain
+from headrace_spark.pipeline.inspect.validate import problems_of
+from headrace_spark.pipeline.tables.sources import read_sources, result_of
 from tests.spark.pipeline_records import write_pipeline
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.testing import Broker
-    from headrace_spark.pipeline.spec import Pipeline
+    from headrace_spark.pipeline.file.loader import Pipeline
 
 pytestmark = pytest.mark.xdist_group("spark")
 

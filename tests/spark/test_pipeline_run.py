@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.testing import pipeline_result
-from headrace_spark.pipeline.failures import PipelineFailure
+from headrace_spark.pipeline.run.failures import PipelineFailure
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 

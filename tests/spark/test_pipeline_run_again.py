@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin_groups import GroupAdmin
-from headrace.client.consumer import AssignedConsumer, ConsumerSettings
-from headrace.client.offsets import Edge, IsolationLevel, find_bounds
-from headrace.client.producer import BatchingProducer
+from headrace.client.admin.groups import GroupAdmin
+from headrace.client.producing.producer import BatchingProducer
+from headrace.client.reading.consumer import AssignedConsumer, ConsumerSettings
+from headrace.client.reading.offsets import Edge, IsolationLevel, find_bounds
 from headrace.model.names import TopicPartition
 from headrace_spark.blocking import BlockingCluster
-from headrace_spark.pipeline.failures import PipelineFailure
-from headrace_spark.pipeline.parts import EverySeconds
-from headrace_spark.pipeline.runner import Runner
-from headrace_spark.pipeline.spec import load
-from headrace_spark.pipeline.state import State, read_board
+from headrace_spark.pipeline.file.loader import load
+from headrace_spark.pipeline.file.spec import EverySeconds
+from headrace_spark.pipeline.run.failures import PipelineFailure
+from headrace_spark.pipeline.run.runner import Runner
+from headrace_spark.pipeline.status.run_state import State, read_board
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.testing import Broker
-    from headrace_spark.pipeline.parts import Pipeline
-    from headrace_spark.pipeline.query_progress import Progress
-    from headrace_spark.pipeline.state import RunState
+    from headrace_spark.pipeline.file.spec import Pipeline
+    from headrace_spark.pipeline.run.query_progress import Progress
+    from headrace_spark.pipeline.status.run_state import RunState
 
 pytestmark = pytest.mark.xdist_group("spark")
 

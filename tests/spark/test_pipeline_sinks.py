@@ -10,12 +10,12 @@ from deltalake import DeltaTable
 from pyarrow import dataset
 from pyspark.sql import functions as F
 
-from headrace_spark.pipeline.batches import BatchName
-from headrace_spark.pipeline.console_sink import ROWS_MAX, ConsoleWriter
-from headrace_spark.pipeline.delta_sink import DeltaWriter
-from headrace_spark.pipeline.errors import PipelineError
-from headrace_spark.pipeline.parquet_sink import ParquetWriter
-from headrace_spark.pipeline.parts import DeltaSink, ParquetSink
+from headrace_spark.pipeline.file.errors import PipelineError
+from headrace_spark.pipeline.file.spec import DeltaSink, ParquetSink
+from headrace_spark.pipeline.sinks.batch_name import BatchName
+from headrace_spark.pipeline.sinks.console import ROWS_MAX, ConsoleWriter
+from headrace_spark.pipeline.sinks.delta import DeltaWriter
+from headrace_spark.pipeline.sinks.parquet import ParquetWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

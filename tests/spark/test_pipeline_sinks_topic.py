@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace_spark.pipeline.parts import TopicSink
-from headrace_spark.pipeline.topic_sink import records_of
+from headrace_spark.pipeline.file.spec import TopicSink
+from headrace_spark.pipeline.sinks.topic import records_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,9 +9,9 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.errors import PySparkException
 
-from headrace_spark.pipeline.expectations import failure_in
-from headrace_spark.pipeline.spec import PipelineError, load
-from headrace_spark.pipeline.tables import read_sources, result_of, tables_of
+from headrace_spark.pipeline.file.loader import PipelineError, load
+from headrace_spark.pipeline.tables.expectations import failure_in
+from headrace_spark.pipeline.tables.sources import read_sources, result_of, tables_of
 from tests.spark.pipeline_records import AT, pipeline_of, records, write_pipeline
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.testing import Broker
-    from headrace_spark.pipeline.spec import Pipeline
+    from headrace_spark.pipeline.file.loader import Pipeline
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -359,7 +359,7 @@ def test_sources_are_read_from_their_topics(spark: SparkSession, broker: Broker,
 
 
 def test_the_words_of_the_file_become_the_connectors(tmp_path: Path) -> None:
-    from headrace_spark.pipeline.tables import source_options
+    from headrace_spark.pipeline.tables.sources import source_options
 
     pipeline = pipeline_of(
         tmp_path,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.client.admin import Admin
+from headrace.client.admin.admin import Admin
 from headrace_spark.blocking import BlockingCluster
-from headrace_spark.pipeline.checkpoints import known_queries
-from headrace_spark.pipeline.failures import PipelineFailure
-from headrace_spark.pipeline.query_state import QueryState
-from headrace_spark.pipeline.runner import Runner
-from headrace_spark.pipeline.spec import load
-from headrace_spark.pipeline.state import State, new_run, now_utc
+from headrace_spark.pipeline.file.loader import load
+from headrace_spark.pipeline.run.checkpoints import known_queries
+from headrace_spark.pipeline.run.failures import PipelineFailure
+from headrace_spark.pipeline.run.runner import Runner
+from headrace_spark.pipeline.status.query_state import QueryState
+from headrace_spark.pipeline.status.run_state import State, new_run, now_utc
 from tests.clients.commands import call_here
 from tests.spark.source_topics import produce
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.testing import Broker
-    from headrace_spark.pipeline.parts import Pipeline
-    from headrace_spark.pipeline.query_progress import Progress
-    from headrace_spark.pipeline.state import RunState
+    from headrace_spark.pipeline.file.spec import Pipeline
+    from headrace_spark.pipeline.run.query_progress import Progress
+    from headrace_spark.pipeline.status.run_state import RunState
 
 pytestmark = pytest.mark.xdist_group("spark")
 

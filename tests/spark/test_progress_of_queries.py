@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from pyspark.sql.streaming.listener import QueryIdleEvent, QueryStartedEvent, QueryTerminatedEvent
 
-from headrace.client.coordinator import Coordinator, CoordinatorKind
-from headrace.client.group_offsets import fetch_offsets
+from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
+from headrace.client.groups.group_offsets import fetch_offsets
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.progress import report_progress
 from tests.spark.source_topics import new_topic, numbered, produce

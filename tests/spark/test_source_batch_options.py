@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from headrace.client.errors import ClusterUnreachable
 from headrace.model.names import TopicPartition
-from headrace_spark.data_loss import DataLoss
 from headrace_spark.data_source import HeadraceDataSource
+from headrace_spark.source.data_loss import DataLoss
 from tests.spark.source_topics import (
     add_partitions,
     delete_records,

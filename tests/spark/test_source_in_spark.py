@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, PythonException, StreamingQueryExc
 from pyspark.sql.functions import col
 
 from headrace.model.names import TopicPartition
-from headrace_spark.source_offsets import parse_offsets
+from headrace_spark.source.offsets import parse_offsets
 from tests.spark.source_topics import add_partitions, delete_records, new_topic, numbered, produce
 
 if TYPE_CHECKING:

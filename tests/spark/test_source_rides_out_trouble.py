@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.testing import Broker
-from headrace_spark.data_loss import DataLoss
-from headrace_spark.options import SourceOptions
-from headrace_spark.range_reader import read_range
-from headrace_spark.ranges import OffsetRange
+from headrace_spark.source.data_loss import DataLoss
+from headrace_spark.source.options import SourceOptions
+from headrace_spark.source.range_reader import read_range
+from headrace_spark.source.ranges import OffsetRange
 from tests.spark.source_topics import new_topic, produce, source
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headrace.model.names import TopicPartition
 from headrace.testing import Broker
-from headrace_spark.data_loss import DataLoss
+from headrace_spark.source.data_loss import DataLoss
 from tests.spark.source_topics import (
     StreamWalk,
     add_partitions,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace_spark.source_offsets import Document
+    from headrace_spark.source.offsets import Document
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Producer
 
 import headrace_spark
-from headrace.client.coordinator import Coordinator, CoordinatorKind
-from headrace.client.group_offsets import fetch_offsets
+from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
+from headrace.client.groups.group_offsets import fetch_offsets
 from headrace.testing import Broker
 from headrace_spark.blocking import BlockingCluster
-from headrace_spark.options import COLUMN_TYPES
+from headrace_spark.source.options import COLUMN_TYPES
 from tests.clients.nodes import PATIENCE_S
 from tests.unit.spark.sink_inputs import committed_records
 

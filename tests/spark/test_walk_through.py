@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
-from headrace.cli.demo import FIRST_STEPS, ORDERS_FILE, PIPELINE_FILE, SAMPLES, SPARK_STEPS
+from headrace.cli.demo.command import FIRST_STEPS, ORDERS_FILE, PIPELINE_FILE, SAMPLES, SPARK_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

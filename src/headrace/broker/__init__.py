@@ -1,1 +1,3 @@
-"""A living node: joins each mind to its disk, timers and peers."""
+"""A living node: it joins each pure mind to its log, its timers and its peers, and knows the world only through
+`runtime/`.
+"""

@@ -6,63 +6,63 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from headrace.broker.appending import AppendStage
-from headrace.broker.assembly import Assembly, Place
-from headrace.broker.belonging import Belonging
-from headrace.broker.cleaner import LogCleaner
-from headrace.broker.coordination import Coordination
-from headrace.broker.counters import Counters
-from headrace.broker.damage_care import DamageCare
-from headrace.broker.enrolment import DisplacedNode, Heartbeats
-from headrace.broker.examiner import Examiner
-from headrace.broker.fetching import SessionCache
-from headrace.broker.follower import Followers
-from headrace.broker.following import Following
-from headrace.broker.identity import check_metadata
-from headrace.broker.in_sync_review import InSyncReview
-from headrace.broker.log_ends import LogComparison, log_ends
-from headrace.broker.metadata_store import (
+from headrace.broker.coordination.coordinators import Coordination
+from headrace.broker.coordination.producer_ids import ProducerIds
+from headrace.broker.membership.assembly import Assembly, Place
+from headrace.broker.membership.identity import check_metadata
+from headrace.broker.membership.membership import Belonging
+from headrace.broker.membership.registration import DisplacedNode, Heartbeats
+from headrace.broker.metadata.store import (
     METADATA_LOG,
     METADATA_SETTINGS,
     METADATA_TOPIC,
     MetadataStore,
     damage_of_metadata,
 )
-from headrace.broker.producer_ids import ProducerIds
-from headrace.broker.room_care import RoomCare
-from headrace.broker.scrub import Scrub
-from headrace.broker.throttling import Pacing, Throttle
-from headrace.broker.topics import TopicTable
-from headrace.metadata.controller import Outcome
-from headrace.metadata.effective_configs import NodeConfigs, node_settings
-from headrace.metadata.image import EMPTY_IMAGE
-from headrace.metadata.lives import Life
+from headrace.broker.partitions.appending import AppendStage
+from headrace.broker.partitions.counters import Counters
+from headrace.broker.partitions.examiner import Examiner
+from headrace.broker.partitions.fetching import SessionCache
+from headrace.broker.partitions.throttling import Pacing, Throttle
+from headrace.broker.partitions.topic_table import TopicTable
+from headrace.broker.replicas.cleaner import LogCleaner
+from headrace.broker.replicas.damage import DamageCare
+from headrace.broker.replicas.disk_space import RoomCare
+from headrace.broker.replicas.fetchers import Followers
+from headrace.broker.replicas.in_sync_review import InSyncReview
+from headrace.broker.replicas.log_ends import LogComparison, log_ends
+from headrace.broker.replicas.reconciler import Following
+from headrace.broker.replicas.scrub import Scrub
+from headrace.metadata.decisions.decision import Outcome
+from headrace.metadata.image.cluster_image import EMPTY_IMAGE
+from headrace.metadata.image.effective_configs import NodeConfigs, node_settings
+from headrace.metadata.image.incarnations import Life
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import NodeId, TopicId, topic_name_problem
 from headrace.runtime.tasks import Breather, TaskScope, rest
 from headrace.storage.compaction.workers import InThread
-from headrace.storage.damage import DamagedLog
-from headrace.storage.flusher import SLOW_S
-from headrace.storage.handles import OPEN_FILES
-from headrace.storage.store import LogStore
+from headrace.storage.files.damage import DamagedLog
+from headrace.storage.segments.segment_cache import OPEN_FILES
+from headrace.storage.store.flusher import SLOW_S
+from headrace.storage.store.log_store import LogStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from headrace.broker.controller import Controller
-    from headrace.broker.partition import Partition
-    from headrace.broker.quorum import Quorum, Response
-    from headrace.metadata.comparison import LogEnd
-    from headrace.metadata.controller import Decision
-    from headrace.metadata.image import ClusterImage
-    from headrace.metadata.records import Endpoint, MetadataRecord
-    from headrace.metadata.settings import NodeSettings
+    from headrace.broker.metadata.controller import Controller
+    from headrace.broker.metadata.quorum import Quorum, Response
+    from headrace.broker.partitions.partition import Partition
+    from headrace.metadata.configs.settings import NodeSettings
+    from headrace.metadata.decisions.decision import Decision
+    from headrace.metadata.elections.log_end_comparison import LogEnd
+    from headrace.metadata.image.cluster_image import ClusterImage
+    from headrace.metadata.image.records import Endpoint, MetadataRecord
     from headrace.model.names import LogId
     from headrace.runtime.network import Address
     from headrace.runtime.world import World
     from headrace.storage.compaction.workers import CleaningWorker
-    from headrace.storage.log import PartitionLog
-    from headrace.storage.recovery import RecoveryReport
+    from headrace.storage.log.partition_log import PartitionLog
+    from headrace.storage.recovery.opening import RecoveryReport
     from headrace.wire.api import Message
 
     Meet = Callable[[], Awaitable[Sequence[Endpoint]]]

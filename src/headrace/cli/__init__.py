@@ -1,1 +1,3 @@
-"""The `headrace` command; the one place where parts are chosen."""
+"""The `headrace` command and the one place where parts are chosen: a room per noun, loaded when it is called; may use
+everything below.
+"""

@@ -13,27 +13,27 @@ from importlib import import_module
 import click
 
 from headrace import __version__
-from headrace.cli.complaints import INTERRUPTED, complain
-from headrace.cli.options import HELP, bootstrap_server
-from headrace.cli.output import ReaderLeft
+from headrace.cli.terminal.complaints import INTERRUPTED, complain
+from headrace.cli.terminal.options import HELP, bootstrap_server
+from headrace.cli.terminal.output import ReaderLeft
 
 COMMANDS = {
-    "serve": "headrace.cli.serve_command",
-    "dev": "headrace.cli.dev",
-    "demo": "headrace.cli.demo",
-    "topics": "headrace.cli.topics",
-    "configs": "headrace.cli.configs",
-    "produce": "headrace.cli.produce",
-    "consume": "headrace.cli.consume",
-    "get": "headrace.cli.get",
-    "groups": "headrace.cli.groups",
-    "lag": "headrace.cli.lag",
-    "transactions": "headrace.cli.transactions",
-    "pipeline": "headrace.cli.pipeline",
-    "export": "headrace.cli.exporting",
-    "import": "headrace.cli.importing",
-    "cluster": "headrace.cli.cluster",
-    "rescue": "headrace.cli.rescue",
+    "serve": "headrace.cli.serve.command",
+    "dev": "headrace.cli.dev.command",
+    "demo": "headrace.cli.demo.command",
+    "topics": "headrace.cli.topics.command",
+    "configs": "headrace.cli.configs.command",
+    "produce": "headrace.cli.messages.produce",
+    "consume": "headrace.cli.messages.consume",
+    "get": "headrace.cli.messages.get",
+    "groups": "headrace.cli.groups.command",
+    "lag": "headrace.cli.groups.lag",
+    "transactions": "headrace.cli.transactions.command",
+    "pipeline": "headrace.cli.pipeline.command",
+    "export": "headrace.cli.offline.export_command",
+    "import": "headrace.cli.offline.import_command",
+    "cluster": "headrace.cli.cluster.command",
+    "rescue": "headrace.cli.rescue.command",
 }
 """Each command's module; its `command` is one command, or a noun with verbs. The order is that of the help."""
 

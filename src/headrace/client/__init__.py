@@ -1,1 +1,3 @@
-"""A small Kafka-wire client on our own codec."""
+"""A client of a cluster: it produces, reads, joins groups and administers; it needs wire, model and runtime, never a
+node's code.
+"""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from headrace.metadata.elections import partitions_of
-from headrace.metadata.image import EMPTY_IMAGE
-from headrace.metadata.records import (
+from headrace.metadata.elections.partition_leaders import partitions_of
+from headrace.metadata.image.cluster_image import EMPTY_IMAGE
+from headrace.metadata.image.records import (
     ClusterNamed,
     ConfigChanged,
     MetadataRecord,
@@ -27,7 +27,7 @@ from headrace.model.names import NO_EPOCH, NO_NODE, Epoch, LogId, ProducerId, To
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from headrace.metadata.image import ClusterImage, Node, Partition, Topic
+    from headrace.metadata.image.cluster_image import ClusterImage, Node, Partition, Topic
     from headrace.model.names import NodeId
 
 EPOCH_LEAP: Final = 10_000

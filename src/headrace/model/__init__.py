@@ -1,1 +1,3 @@
-"""The words the whole house speaks: identifiers, errors, settings. Pure."""
+"""The words that the whole house speaks: identifiers, error codes, refusals and faults; pure, and may touch nothing
+else of the house.
+"""

@@ -1,1 +1,3 @@
-"""Consensus, pure: messages and time go in, `Ready` comes out: what to save, what to send, what is decided."""
+"""Consensus: messages and time go in, `Ready` comes out, which says what to save, what to send and what is decided;
+pure, and may touch model alone.
+"""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.raft.leading import Leadership
+from headrace.raft.leadership import Leadership
 from headrace.raft.log import Entry, Snapshot, Term
 from headrace.raft.messages import (
     AppendAnswer,
@@ -27,8 +27,8 @@ from headrace.raft.messages import (
     TakeOver,
     VoteAnswer,
 )
-from headrace.raft.pending import Pending
 from headrace.raft.ready import Ballot, Readable, Ready, Role, Saving
+from headrace.raft.unsaved import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_OFFSET
-from headrace.replication.refused import RefusedBatches
-from headrace.replication.transactions import OpenTransactions, TransactionClaims
-from headrace.wire.batches import TRANSACTIONAL_BIT, BatchHeader
+from headrace.replication.open_transactions import OpenTransactions, TransactionClaims
+from headrace.replication.refused_batches import RefusedBatches
+from headrace.wire.batches.header import TRANSACTIONAL_BIT, BatchHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.replication.transactions import EndedTransaction, TransactionClaim
-    from headrace.wire.control import Marker
+    from headrace.replication.open_transactions import EndedTransaction, TransactionClaim
+    from headrace.wire.batches.markers import Marker
 
 BATCHES_REMEMBERED: Final = 5  # Kafka's clients keep at most five requests in flight, so no older one is repeated
 PRODUCERS_MAX: Final = 100_000  # one short-lived producer a second for a day fits; some 100 MB of memory at worst

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_NODE, NO_OFFSET, Epoch, NodeId, Offset
-from headrace.replication.in_sync import Followers
+from headrace.replication.remote_replicas import Followers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -1,1 +1,3 @@
-"""Clock, disk, network, threads and chance: one small Protocol and one real class each."""
+"""Clock, disk, network, threads and chance, each a small Protocol and one real class; the only room that touches the
+system, and it imports nothing of the house.
+"""

@@ -1,1 +1,1 @@
-"""Ways in. They translate, never decide, and do not know each other."""
+"""Ways in: they translate between a protocol and the node, decide nothing, and do not know each other."""

@@ -1,1 +1,1 @@
-"""A whole node in one process on virtual time, with a disk and a network that fail on command."""
+"""Whole nodes in one process on virtual time, with disks and a network that fail on command."""

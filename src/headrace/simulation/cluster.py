@@ -6,14 +6,14 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.assembly import CLIENTS, NODES
+from headrace.broker.membership.assembly import CLIENTS, NODES
 from headrace.broker.node import Node
-from headrace.client.cluster import Cluster, ClusterSettings
-from headrace.metadata.records import Endpoint
+from headrace.client.connections.cluster import Cluster, ClusterSettings
+from headrace.metadata.image.records import Endpoint
 from headrace.model.names import NodeId
 from headrace.runtime.network import Address
 from headrace.servers.kafka.server import KafkaServer
-from headrace.simulation.life import OUTSIDE
+from headrace.simulation.environment.life import OUTSIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from headrace.model.names import TopicPartition
     from headrace.runtime.network import Network
-    from headrace.simulation.host import Host
-    from headrace.simulation.universe import Universe
+    from headrace.simulation.environment.host import Host
+    from headrace.simulation.environment.universe import Universe
 
 KAFKA_PORT = 9092
 CLUSTER_PORT = 9093

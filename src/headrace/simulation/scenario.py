@@ -11,31 +11,31 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.client.admin import Admin, ConfigChange, Resource, ResourceType
-from headrace.client.producer import Acks, BatchingProducer, ProducerSettings
-from headrace.metadata.elections import partitions_of
+from headrace.client.admin.admin import Admin, ConfigChange, Resource, ResourceType
+from headrace.client.producing.producer import Acks, BatchingProducer, ProducerSettings
+from headrace.metadata.elections.partition_leaders import partitions_of
 from headrace.model.errors import DiskFailure, DiskFull, ErrorCode, Refusal
 from headrace.model.names import TopicPartition
+from headrace.simulation.checks.cluster_watch import ClusterWatch
+from headrace.simulation.checks.invariants import NodeWatch, check_topics, read_all
 from headrace.simulation.cluster import SimulatedCluster
-from headrace.simulation.cluster_watch import ClusterWatch
-from headrace.simulation.compacted_keys import COMPACTED_KEYS, CompactedKeys
-from headrace.simulation.compacted_keys import NODE_CONFIGS as CLEANING_CONFIGS
-from headrace.simulation.coordination import NODE_CONFIGS as COORDINATION_CONFIGS
-from headrace.simulation.coordination import WORKS as COORDINATED_WORKS
-from headrace.simulation.coordination import Coordination
-from headrace.simulation.echoes import Echo
-from headrace.simulation.fabric import Weather
-from headrace.simulation.faults import Faults
-from headrace.simulation.group_history import GroupBook
-from headrace.simulation.history import Figures, History, Kind, Promise, Violation, check
-from headrace.simulation.invariants import NodeWatch, check_topics, read_all
-from headrace.simulation.loop import Deadlock, Livelock, OutOfTime
-from headrace.simulation.stage import Stage, draw_topics
-from headrace.simulation.topic_churn import TopicBook, churn_topics
-from headrace.simulation.transaction_history import TransactionBook
-from headrace.simulation.universe import Universe
-from headrace.simulation.wire_workloads import produce_bluntly, produce_pipelined, take_producer_ids
-from headrace.simulation.workloads import TROUBLE, consume, produce_in_batches, trim
+from headrace.simulation.environment.fabric import Weather
+from headrace.simulation.environment.loop import Deadlock, Livelock, OutOfTime
+from headrace.simulation.environment.universe import Universe
+from headrace.simulation.faults.faults import Faults
+from headrace.simulation.groups_and_transactions import NODE_CONFIGS as COORDINATION_CONFIGS
+from headrace.simulation.groups_and_transactions import WORKS as COORDINATED_WORKS
+from headrace.simulation.groups_and_transactions import Coordination
+from headrace.simulation.history.groups import GroupBook
+from headrace.simulation.history.history import Figures, History, Kind, Promise, Violation, check
+from headrace.simulation.history.transactions import TransactionBook
+from headrace.simulation.workloads.compacted_keys import COMPACTED_KEYS, CompactedKeys
+from headrace.simulation.workloads.compacted_keys import NODE_CONFIGS as CLEANING_CONFIGS
+from headrace.simulation.workloads.late_duplicates import Echo
+from headrace.simulation.workloads.produce_and_consume import TROUBLE, consume, produce_in_batches, trim
+from headrace.simulation.workloads.raw_producers import produce_bluntly, produce_pipelined, take_producer_ids
+from headrace.simulation.workloads.stage import Stage, draw_topics
+from headrace.simulation.workloads.topic_churn import TopicBook, churn_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterator
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.simulation.cluster import NodeProcess
-    from headrace.simulation.history import Reading
+    from headrace.simulation.history.history import Reading
 
 PEACE_MAX_S = 380.0  # virtual; a run that takes longer after its last fault hangs somewhere
 TROUBLE_S = (4.0, 20.0)
@@ -370,7 +370,7 @@ class _BugHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         # A node says so itself when it must stop; why it did is judged by the error that it stops with. And it says so
         # if the only copy in sync is damaged; whether anything was lost by it is judged by what can be read at the end.
-        if record.name not in {"headrace.broker.node", "headrace.broker.damage_care"}:
+        if record.name not in {"headrace.broker.node", "headrace.broker.replicas.damage"}:
             self._history.report(Kind.BUG, None, -1, logging.Formatter().format(record))
 
 

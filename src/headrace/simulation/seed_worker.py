@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from headrace.simulation.loop import is_last_word
+from headrace.simulation.environment.loop import is_last_word
 from headrace.simulation.scenario import Report, run_scenario
 
 GARBAGE_AFTER = 200_000  # objects; a run makes many cycles that live on, and looking for dead ones takes a tenth of it

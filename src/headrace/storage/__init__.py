@@ -1,1 +1,1 @@
-"""Logs on disk: segments, indexes, recovery, retention, the flusher."""
+"""Logs on disk; it touches the world only through `runtime` and knows nothing of clients or of other nodes."""

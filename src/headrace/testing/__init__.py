@@ -1,4 +1,6 @@
-"""For projects that test against Kafka: an in-process broker, pytest fixtures, and pipelines run on samples."""
+"""For tests of applications: a broker in the process of the test, a pytest plugin, a pipeline run once; may touch every
+room of a node, and `headrace_spark`.
+"""
 
 from __future__ import annotations
 

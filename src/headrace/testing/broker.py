@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.node import Node
-from headrace.metadata.topic_commands import NewTopic, TopicReference, create_topics, delete_topics
+from headrace.metadata.commands.topic_commands import NewTopic, TopicReference, create_topics, delete_topics
 from headrace.model.errors import Refusal
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk

@@ -17,26 +17,33 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
-from headrace.client.consumer import AssignedConsumer, ConsumerSettings
-from headrace.client.offsets import Edge, IsolationLevel, find_bounds
-from headrace.client.producer import BatchingProducer
+from headrace.client.producing.producer import BatchingProducer
+from headrace.client.reading.consumer import AssignedConsumer, ConsumerSettings
+from headrace.client.reading.offsets import Edge, IsolationLevel, find_bounds
 from headrace.model.names import TopicPartition
 from headrace.testing.broker import Broker
 from headrace_spark.blocking import BlockingCluster
-from headrace_spark.pipeline.parts import AvailableNow, ConsoleSink, DeltaSink, ParquetSink, RestartPolicy, TopicSink
-from headrace_spark.pipeline.runner import DEFAULT_CONF, Runner
-from headrace_spark.pipeline.spec import load
+from headrace_spark.pipeline.file.loader import load
+from headrace_spark.pipeline.file.spec import (
+    AvailableNow,
+    ConsoleSink,
+    DeltaSink,
+    ParquetSink,
+    RestartPolicy,
+    TopicSink,
+)
+from headrace_spark.pipeline.run.runner import DEFAULT_CONF, Runner
 from headrace_spark.session import start_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.client.cluster import Cluster
-    from headrace.wire.records import Record
-    from headrace_spark.pipeline.failures import PipelineFailure
-    from headrace_spark.pipeline.parts import Pipeline, SinkSpec, SourceSpec
-    from headrace_spark.pipeline.query_progress import Progress
-    from headrace_spark.pipeline.state import RunState
+    from headrace.client.connections.cluster import Cluster
+    from headrace.wire.batches.records import Record
+    from headrace_spark.pipeline.file.spec import Pipeline, SinkSpec, SourceSpec
+    from headrace_spark.pipeline.run.failures import PipelineFailure
+    from headrace_spark.pipeline.run.query_progress import Progress
+    from headrace_spark.pipeline.status.run_state import RunState
 
 DEAD_LETTER_PREFIX: Final = "headrace-dlq-"
 # A test has few rows: many tasks for them would only cost time.

@@ -15,7 +15,7 @@ from headrace.wire.primitives import Malformed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.wire.batches import Buffer
+    from headrace.wire.batches.header import Buffer
 
 FLEXIBLE_FROM = 9
 TOPIC_IDS_FROM = 13

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.client.partition_buffer import TransactionSieve
-from headrace.wire.batches import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, CorruptBatch, read_header
+from headrace.client.reading.partition_buffer import TransactionSieve
+from headrace.wire.batches.header import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, CorruptBatch, read_header
 from headrace_spark.codec.columns import TIMESTAMP_TYPE, Columns, schema_for
 from headrace_spark.codec.header_columns import header_column
 from headrace_spark.codec.open_batches import OpenBatches
@@ -22,7 +22,7 @@ from headrace_spark.codec.varint_arrays import BadRow
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headrace.wire.batches import BatchHeader
+    from headrace.wire.batches.header import BatchHeader
     from headrace.wire.messages.fetch import AbortedTransaction
     from headrace_spark.codec.varint_arrays import Ints
 

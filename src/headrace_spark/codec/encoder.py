@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.wire.batches import (
+from headrace.wire.batches.compression import compress
+from headrace.wire.batches.header import (
     HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -24,14 +25,13 @@ from headrace.wire.batches import (
     read_header,
     seal,
 )
-from headrace.wire.compression import compress
 from headrace_spark.codec.measured_rows import NOTHING, ROWS_PER_BATCH_MAX, measure
 from headrace_spark.codec.varint_arrays import binary_column, byte_counts, varint_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.wire.batches import Buffer
+    from headrace.wire.batches.header import Buffer
     from headrace_spark.codec.measured_rows import MeasuredRows
     from headrace_spark.codec.varint_arrays import ByteColumn, Ints
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.wire.varints import read_varint
+from headrace.wire.batches.varints import read_varint
 from headrace_spark.codec.columns import HEADERS_TYPE
 from headrace_spark.codec.fields import refuse_where
 from headrace_spark.codec.slices import bitmap, gather

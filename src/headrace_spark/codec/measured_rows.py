@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.wire.batches import HEADER_SIZE
+from headrace.wire.batches.header import HEADER_SIZE
 from headrace_spark.codec.varint_arrays import binary_column, varint_columns, varint_sizes
 
 if TYPE_CHECKING:

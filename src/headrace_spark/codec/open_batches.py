@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from headrace.client.partition_buffer import INFLATE_MAX
-from headrace.wire.batches import COMPRESSION_MASK, HEADER_SIZE, TIMESTAMP_TYPE_BIT, CorruptBatch, crc_matches
-from headrace.wire.compression import decompress
-from headrace.wire.records import RECORD_SIZE_MIN
+from headrace.client.reading.partition_buffer import INFLATE_MAX
+from headrace.wire.batches.compression import decompress
+from headrace.wire.batches.header import COMPRESSION_MASK, HEADER_SIZE, TIMESTAMP_TYPE_BIT, CorruptBatch, crc_matches
+from headrace.wire.batches.records import RECORD_SIZE_MIN
 from headrace_spark.codec.fields import read_fields, refuse_where
-from headrace_spark.codec.walk import record_starts
+from headrace_spark.codec.record_starts import record_starts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headrace.wire.batches import BatchHeader
+    from headrace.wire.batches.header import BatchHeader
     from headrace_spark.codec.fields import Fields
     from headrace_spark.codec.varint_arrays import Bytes, Ints
 

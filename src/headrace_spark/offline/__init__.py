@@ -1,1 +1,1 @@
-"""Topics to Parquet files and back. Spark shares the work out; tasks read, write and send without passing the JVM."""
+"""Topics to Parquet files and back: Spark shares out the work; tasks read, write and send without passing the JVM."""

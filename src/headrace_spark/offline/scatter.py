@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 
 from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.wire.batches import CorruptBatch
+from headrace.wire.batches.header import CorruptBatch
 from headrace_spark.offline.errors import OfflineFailed
 
 if TYPE_CHECKING:

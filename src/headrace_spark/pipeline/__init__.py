@@ -1,1 +1,1 @@
-"""Pipelines as files: what a TOML file says, made into Spark queries."""
+"""Pipelines as files: what a TOML file says, made into Spark's streaming queries."""

@@ -1,4 +1,6 @@
-"""The sink of `format("headrace")`: Arrow in, record batches out; a micro-batch is published at once, exactly once."""
+"""The writing half of `format("headrace")`: Arrow in, record batches out, a micro-batch published at once and exactly
+once; it knows nothing of the source.
+"""
 
 from headrace_spark.sink.writers import batch_writer, stream_writer
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from headrace.model.names import TopicPartition
     from headrace_spark.codec.encoder import EncodedBatch
+    from headrace_spark.sink.options import SinkOptions
     from headrace_spark.sink.routing import Router
-    from headrace_spark.sink.sink_options import SinkOptions
 
 FULL_BATCHES = 4  # gathered before a target is encoded, so that the last one, which is not full, matters little
 GATHERED_BYTES_MAX = 64 << 20  # of all targets: a topic of many partitions must not take a task's memory

@@ -13,12 +13,12 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.client.admin import Admin
-from headrace.client.cluster import Patience
-from headrace.client.coordinator import Coordinator, CoordinatorKind
+from headrace.client.admin.admin import Admin
+from headrace.client.connections.cluster import Patience
+from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
 from headrace.client.errors import ClientError, ProducerFenced, TransactionAborted
-from headrace.client.group_offsets import GroupMetadata, fetch_offsets
-from headrace.client.transactions import Phase, Transactions
+from headrace.client.groups.group_offsets import GroupMetadata, fetch_offsets
+from headrace.client.producing.transactions import Phase, Transactions
 from headrace.model.errors import ErrorCode, Refusal
 from headrace_spark.codec.encoder import EncodedBatch
 from headrace_spark.sink.sending import BatchSender
@@ -28,8 +28,8 @@ from headrace_spark.staging_names import MEMORY, own_offsets_of
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence
 
-    from headrace.client.batch import Identity
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
+    from headrace.client.producing.batch import Identity
     from headrace.model.names import TopicPartition
     from headrace_spark.sink.outputs import StagedBatch, TaskOutput
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.client.cluster import Patience
+from headrace.client.connections.cluster import Patience
 from headrace.client.errors import refuse_unless_ok
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
     from headrace_spark.blocking import BlockingCluster
 
     Partitions = npt.NDArray[np.int64]

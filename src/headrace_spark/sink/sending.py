@@ -11,20 +11,20 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.client.batch import Identity
-from headrace.client.cluster import Patience
+from headrace.client.connections.cluster import Patience
 from headrace.client.errors import ClientError, refuse_unless_ok
+from headrace.client.producing.batch import Identity
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_OFFSET, Offset, ProducerId
-from headrace.wire.batches import SEQUENCE_MAX
+from headrace.wire.batches.header import SEQUENCE_MAX
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from headrace_spark.codec.encoder import patch_producer
 
 if TYPE_CHECKING:
-    from headrace.client.cluster import Cluster
-    from headrace.client.connection import Connection
-    from headrace.client.transactions import Transactions
+    from headrace.client.connections.cluster import Cluster
+    from headrace.client.connections.connection import Connection
+    from headrace.client.producing.transactions import Transactions
     from headrace.model.names import TopicPartition
     from headrace_spark.codec.encoder import EncodedBatch
 

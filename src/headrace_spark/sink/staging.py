@@ -14,12 +14,12 @@ import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from headrace.client.admin import Admin
+from headrace.client.admin.admin import Admin
 from headrace.client.errors import ClientError, refuse_unless_ok
-from headrace.client.offsets import CLIENT_REPLICA_ID
+from headrace.client.reading.offsets import CLIENT_REPLICA_ID
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET
-from headrace.wire.batches import (
+from headrace.wire.batches.header import (
     ATTRIBUTES_LOW_BYTE,
     HEADER_SIZE,
     TIMESTAMP_TYPE_BIT,
@@ -35,9 +35,9 @@ from headrace_spark.staging_names import MEMORY
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
     from headrace.model.names import Offset, TopicPartition
-    from headrace.wire.batches import BatchHeader
+    from headrace.wire.batches.header import BatchHeader
     from headrace_spark.sink.sending import BatchSender
 
 STAGING_PARTITIONS = 4  # of batches; the driver reads them side by side

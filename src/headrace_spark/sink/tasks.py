@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
     from headrace_spark.codec.encoder import EncodedBatch
-    from headrace_spark.sink.sink_options import SinkOptions
+    from headrace_spark.sink.options import SinkOptions
 
 INLINE_BYTES_MAX = 64 << 10  # per task, in its message: a thousand tasks then take 64 MiB of the driver
 

@@ -6,10 +6,10 @@ import time
 import zlib
 from typing import TYPE_CHECKING
 
-from headrace.wire.batches import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, Codec, seal
-from headrace.wire.compression import compress
-from headrace.wire.records import encode_batch
-from headrace.wire.varints import encode_varint
+from headrace.wire.batches.compression import compress
+from headrace.wire.batches.header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, Codec, seal
+from headrace.wire.batches.records import encode_batch
+from headrace.wire.batches.varints import encode_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,8 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from headrace.wire.api import ApiKey
-from headrace.wire.batches import Codec
+from headrace.wire.batches.header import Codec
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.frames import RequestHeader, encode_request
 from headrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headrace.wire.messages.api_versions import ApiVersionsRequest
@@ -39,7 +40,6 @@ from headrace.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from headrace.wire.records import encode_batch
 from tests.faults.attacks import arms
 from tests.faults.hostile import LENGTH, Hostile, framed, produce_request, request_start
 

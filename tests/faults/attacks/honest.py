@@ -13,7 +13,8 @@ import time
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.wire.batches import HEADER_SIZE, read_header
+from headrace.wire.batches.header import HEADER_SIZE, read_header
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.frames import RequestHeader, decode_response, encode_request
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -24,7 +25,6 @@ from headrace.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from headrace.wire.records import encode_batch
 from tests.faults.hostile import Hostile, produce_request
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.wire.api import ApiKey
-from headrace.wire.batches import HEADER_SIZE, CorruptBatch, read_header
+from headrace.wire.batches.header import HEADER_SIZE, CorruptBatch, read_header
+from headrace.wire.batches.records import decode_records
 from headrace.wire.frames import decode_response
 from headrace.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headrace.wire.records import decode_records
 from tests.faults.hostile import PATIENCE_S, Hostile
 from tests.faults.malformed.catalogue import KINDS
 from tests.faults.malformed.consuming import READ, Place, consume

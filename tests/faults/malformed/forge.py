@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING
 
 from cramjam import lz4, snappy, zstd
 
-from headrace.wire.batches import CRC_POSITION, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader, Codec, seal
-from headrace.wire.compression import XERIAL_HEADER, compress
-from headrace.wire.varints import encode_varint
+from headrace.wire.batches.compression import XERIAL_HEADER, compress
+from headrace.wire.batches.header import (
+    CRC_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    Codec,
+    seal,
+)
+from headrace.wire.batches.varints import encode_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.wire.batches import (
+from headrace.wire.batches.header import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_SIZE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.wire.compression import XERIAL_HEADER, XERIAL_MAGIC
+from headrace.wire.batches.compression import XERIAL_HEADER, XERIAL_MAGIC
 from tests.faults.malformed.forge import (
     GZIP,
     INT32,

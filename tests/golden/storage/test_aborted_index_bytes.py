@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.disk import SystemDisk
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import create_log
+from headrace.storage.recovery.opening import create_log
+from headrace.storage.segments.segment_cache import Handles
 from headrace.storage.settings import LogSettings
-from headrace.wire.control import Marker
+from headrace.wire.batches.markers import Marker
 from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, append, batch_at, marker_at
 
 if TYPE_CHECKING:

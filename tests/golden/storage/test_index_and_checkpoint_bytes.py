@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.disk import SystemDisk
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import create_log, open_log
+from headrace.storage.recovery.opening import create_log, open_log
+from headrace.storage.segments.segment_cache import Handles
 from headrace.storage.settings import LogSettings
 from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, append, batch_at
 

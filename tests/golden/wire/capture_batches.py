@@ -13,8 +13,8 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.wire.batches import Codec
-from headrace.wire.records import Record
+from headrace.wire.batches.header import Codec
+from headrace.wire.batches.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.wire.batches import Codec, read_header, repack
-from headrace.wire.examination import ON_THE_LOOP, Demands, examine
-from headrace.wire.records import Record, decode_records, encode_batch
-from headrace.wire.validation import check_batch
+from headrace.wire.batches.examination import ON_THE_LOOP, Demands, examine
+from headrace.wire.batches.header import Codec, read_header, repack
+from headrace.wire.batches.records import Record, decode_records, encode_batch
+from headrace.wire.batches.validation import check_batch
 from tests.golden.wire.capture_batches import RECORDS
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import pytest
 from crc32c import crc32c
 
-from headrace.wire.batches import CorruptBatch, read_header
-from headrace.wire.control import Marker, decode_marker, encode_marker
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.header import CorruptBatch, read_header
+from headrace.wire.batches.markers import Marker, decode_marker, encode_marker
+from headrace.wire.batches.records import encode_batch
 
 COMMIT = (
     "0000000000000000"  # base offset

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.appending import ACKS_ALL, AppendStage
-from headrace.broker.counters import Counters
-from headrace.broker.partition import Partition
-from headrace.metadata.settings import DEFAULT_TOPIC_SETTINGS
+from headrace.broker.partitions.appending import ACKS_ALL, AppendStage
+from headrace.broker.partitions.counters import Counters
+from headrace.broker.partitions.partition import Partition
+from headrace.metadata.configs.settings import DEFAULT_TOPIC_SETTINGS
 from headrace.model.names import Epoch, NodeId, Offset, TopicPartition
 from headrace.replication.replica import Replica
 from headrace.runtime.clock import SystemClock
@@ -15,13 +15,13 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.storage.flusher import Flusher
-from headrace.wire.records import encode_batch
+from headrace.storage.store.flusher import Flusher
+from headrace.wire.batches.records import encode_batch
 
 if TYPE_CHECKING:
-    from headrace.broker.appending import Admitted
+    from headrace.broker.partitions.appending import Admitted
     from headrace.runtime.disk import Disk
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 NODE = NodeId(1)
 NAME = TopicPartition("orders", 3)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.ballot_box import FILE, REWRITE_BYTES, BallotBox
+from headrace.broker.metadata.votes import FILE, REWRITE_BYTES, BallotBox
 from headrace.model.names import NodeId
 from headrace.raft.log import Term
 from headrace.raft.membership import Replica
 from headrace.raft.ready import Ballot
 from headrace.runtime.disk import SystemDisk
-from headrace.simulation.device import Device, Operation
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage.damage import DamagedLog
+from headrace.simulation.environment.device import Device, Operation
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.storage.files.damage import DamagedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

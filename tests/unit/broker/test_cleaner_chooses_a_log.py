@@ -9,13 +9,13 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from headrace.broker.appending import AppendStage
-from headrace.broker.cleaner import LogCleaner
-from headrace.broker.counters import Counters
-from headrace.broker.log_settings import log_settings
-from headrace.broker.partition import Partition
-from headrace.broker.topics import ServedTopic, TopicTable
-from headrace.metadata.settings import DEFAULT_NODE_SETTINGS, DEFAULT_TOPIC_SETTINGS
+from headrace.broker.partitions.appending import AppendStage
+from headrace.broker.partitions.counters import Counters
+from headrace.broker.partitions.log_settings import log_settings
+from headrace.broker.partitions.partition import Partition
+from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
+from headrace.broker.replicas.cleaner import LogCleaner
+from headrace.metadata.configs.settings import DEFAULT_NODE_SETTINGS, DEFAULT_TOPIC_SETTINGS
 from headrace.model.names import Epoch, LogId, NodeId, Offset, TopicId, TopicPartition
 from headrace.replication.replica import Replica
 from headrace.runtime.clock import SystemClock
@@ -24,19 +24,19 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.simulation.device import Device, Operation
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage import layout
+from headrace.simulation.environment.device import Device, Operation
+from headrace.simulation.environment.disk import SimulatedDisk
 from headrace.storage.compaction.workers import InThread
-from headrace.storage.store import LogStore
-from headrace.wire.records import encode_batch
+from headrace.storage.files import layout
+from headrace.storage.store.log_store import LogStore
+from headrace.wire.batches.records import encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
     from headrace.storage.compaction.job import CleaningJob, Event
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 NODE = NodeId(1)
 TOPIC_ID = TopicId(bytes([7] * 16))

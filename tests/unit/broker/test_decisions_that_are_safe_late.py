@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker import coordinator
-from headrace.broker.coordinator import Shard
+from headrace.broker.coordination import shard as coordinator
+from headrace.broker.coordination.shard import Shard
 from headrace.coordinators.effects import Caller
 from headrace.coordinators.records import TRANSACTION_KINDS
 from headrace.coordinators.transactions.coordinator import AddPartitions, TransactionCoordinator

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from headrace.broker import examiner
-from headrace.broker.examiner import Examiner
+from headrace.broker.partitions import examiner
+from headrace.broker.partitions.examiner import Examiner
 from headrace.model.errors import ErrorCode
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.threads import GENERAL, SystemThreads
-from headrace.wire.batches import Codec, read_header
-from headrace.wire.examination import SLICE_STEPS, Demands, Examined, Rejected, Unopened
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.examination import SLICE_STEPS, Demands, Examined, Rejected, Unopened
+from headrace.wire.batches.header import Codec, read_header
+from headrace.wire.batches.records import encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker import fetching
-from headrace.broker.fetching import NO_SESSION, FetchSession, SessionCache, Wanted
-from headrace.broker.topics import TopicTable
+from headrace.broker.partitions import fetching
+from headrace.broker.partitions.fetching import NO_SESSION, FetchSession, SessionCache, Wanted
+from headrace.broker.partitions.topic_table import TopicTable
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, Offset
 from headrace.runtime.clock import SystemClock

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker import follower_session
-from headrace.broker.fetching import (
+from headrace.broker.partitions.fetching import (
     ANSWERS_APART_S,
     GATHER_BELOW,
     NO_SESSION,
@@ -16,8 +15,9 @@ from headrace.broker.fetching import (
     SessionCache,
     Wanted,
 )
-from headrace.broker.follower_session import FollowerSession
-from headrace.broker.topics import ServedTopic, TopicTable
+from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
+from headrace.broker.replicas import fetcher_session as follower_session
+from headrace.broker.replicas.fetcher_session import FollowerSession
 from headrace.model.errors import ErrorCode
 from headrace.model.names import Epoch, LogId, NodeId, Offset, TopicId
 from headrace.runtime.clock import SystemClock
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace.broker.fetching import Collected
+    from headrace.broker.partitions.fetching import Collected
     from headrace.wire.messages.fetch import FetchPartition, FetchRequest
 
 FOLLOWER = NodeId(2)

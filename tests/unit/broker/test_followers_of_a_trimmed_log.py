@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.fetching import FetchSession, Reader, Wanted
-from headrace.broker.partition import UnexpectedGaps
-from headrace.broker.topics import ServedTopic, TopicTable
+from headrace.broker.partitions.fetching import FetchSession, Reader, Wanted
+from headrace.broker.partitions.partition import UnexpectedGaps
+from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_EPOCH, Epoch, NodeId, Offset
-from headrace.replication.fetched import Expected, new_batches
+from headrace.replication.fetched_batches import Expected, new_batches
 from headrace.runtime.disk import SystemDisk
-from headrace.storage import layout
+from headrace.storage.files import layout
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import CorruptBatch
+from headrace.wire.batches.header import CorruptBatch
 from tests.unit.broker.small_partitions import NAME, NODE, SmallPartition, batch_of
 from tests.unit.storage.compacted_logs import mark_gaps
 from tests.unit.storage.small_logs import append, batch_at, new_log, reopened
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace.broker.fetching import Fetched
+    from headrace.broker.partitions.fetching import Fetched
 
 DELETED_BEFORE = Offset(4)  # in the middle of the second batch: offsets 2 to 5
 

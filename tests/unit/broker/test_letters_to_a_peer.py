@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.peers import LETTERS, Peers
+from headrace.broker.membership.peers import LETTERS, Peers
 from headrace.client.errors import NobodyListens
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NodeId, Offset
@@ -22,8 +22,8 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import Address, SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.simulation.life import HostIsDown
-from headrace.simulation.universe import run
+from headrace.simulation.environment.life import HostIsDown
+from headrace.simulation.environment.universe import run
 from headrace.wire.messages.greet import GreetRequest, GreetResponse
 from headrace.wire.messages.raft_request_vote import RaftRequestVoteRequest, RaftRequestVoteResponse
 from tests.ports import free_port, free_ports
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from headrace.simulation.universe import Universe
+    from headrace.simulation.environment.universe import Universe
 
 ME, PEER = NodeId(2), NodeId(1)
 CLUSTER_ID = "ours"

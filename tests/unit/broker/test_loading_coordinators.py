@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker import coordinator
-from headrace.broker.coordinator import Shard
+from headrace.broker.coordination import shard as coordinator
+from headrace.broker.coordination.shard import Shard
 from headrace.coordinators.effects import Effects, Reply
-from headrace.coordinators.groups.offsets import CommittedOffsets
+from headrace.coordinators.groups.offsets.committed_offsets import CommittedOffsets
 from headrace.coordinators.records import GROUP_KINDS, LogRecord, encode
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_PRODUCER, Millis, ProducerId
@@ -21,12 +21,12 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.simulation.device import Device
-from headrace.simulation.disk import SimulatedDisk
+from headrace.simulation.environment.device import Device
+from headrace.simulation.environment.disk import SimulatedDisk
 from headrace.storage.settings import LogSettings
-from headrace.wire.control import Marker
+from headrace.wire.batches.markers import Marker
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
-from headrace.wire.records import encode_batch
 from tests.unit.broker.small_partitions import SmallPartition
 from tests.unit.storage.small_logs import append, marker_at, new_log
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.coordinators.effects import Now, Token
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 COMMITS = 20
 SETTINGS = LogSettings(retention_ms=None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.metadata_entries import batch_of, decided_batch, entries_of, entry_of, records_of
-from headrace.broker.metadata_snapshot import decode_snapshot, encode_snapshot, image_of, image_payload
-from headrace.broker.raft_letters import from_wire, to_wire
-from headrace.metadata.records import TopicCreated, TopicDeleted
-from headrace.metadata.topic_commands import NewTopic
+from headrace.broker.membership.raft_messages import from_wire, to_wire
+from headrace.broker.metadata.entries import batch_of, decided_batch, entries_of, entry_of, records_of
+from headrace.broker.metadata.snapshots import decode_snapshot, encode_snapshot, image_of, image_payload
+from headrace.metadata.commands.topic_commands import NewTopic
+from headrace.metadata.image.records import TopicCreated, TopicDeleted
 from headrace.model.names import Millis, NodeId, Offset, TopicId
 from headrace.raft.log import Entry, Snapshot, Term
 from headrace.raft.membership import Membership, Replica, Voter
@@ -22,7 +22,7 @@ from headrace.raft.messages import (
     VoteAnswer,
 )
 from headrace.raft.node import NO_OP
-from headrace.wire.batches import CorruptBatch, seal
+from headrace.wire.batches.header import CorruptBatch, seal
 from tests.unit.metadata.small_cluster import cluster_of, with_topics
 
 ONE = Replica(NodeId(1), b"disk of one")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.ballot_box import FILE as BALLOT_FILE
-from headrace.broker.metadata_entries import decided_batch
-from headrace.broker.metadata_snapshot import encode_snapshot
-from headrace.broker.metadata_store import METADATA_LOG, METADATA_TOPIC, SNAPSHOT_FILE, MetadataStore
-from headrace.metadata.records import TopicDeleted
+from headrace.broker.metadata.entries import decided_batch
+from headrace.broker.metadata.snapshots import encode_snapshot
+from headrace.broker.metadata.store import METADATA_LOG, METADATA_TOPIC, SNAPSHOT_FILE, MetadataStore
+from headrace.broker.metadata.votes import FILE as BALLOT_FILE
+from headrace.metadata.image.records import TopicDeleted
 from headrace.model.errors import DiskFailure, DiskFull, Refusal
 from headrace.model.names import Millis, NodeId, Offset, TopicId
 from headrace.raft.log import Entry, Snapshot, Term
@@ -23,11 +23,11 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.simulation.device import Device, Operation
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage.damage import DamagedLog
+from headrace.simulation.environment.device import Device, Operation
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.storage.files.damage import DamagedLog
 from headrace.storage.settings import LogSettings
-from headrace.storage.store import LogStore
+from headrace.storage.store.log_store import LogStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from collections import deque
 
 import pytest
 
-from headrace.broker.milestones import CHUNKS_MAX, CLEAN_FROM, ByteWait, Milestones, shares
+from headrace.broker.partitions.milestones import CHUNKS_MAX, CLEAN_FROM, ByteWait, Milestones, shares
 
 
 class Part:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.broker.rules import TopicRules
-from headrace.broker.writing import Writer
-from headrace.metadata.settings import DEFAULT_TOPIC_SETTINGS
+from headrace.broker.partitions.topic_rules import TopicRules
+from headrace.broker.partitions.writing import Writer
+from headrace.metadata.configs.settings import DEFAULT_TOPIC_SETTINGS
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
-from headrace.runtime.memory import shared_memory
-from headrace.wire.batches import Codec, restamp
-from headrace.wire.records import encode_batch
+from headrace.runtime.receive_buffer import shared_memory
+from headrace.wire.batches.header import Codec, restamp
+from headrace.wire.batches.records import encode_batch
 from tests.unit.broker.small_partitions import PRODUCE_VERSION, SmallPartition
 from tests.unit.storage.small_logs import new_log, read_all
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace.broker.appending import Admitted
+    from headrace.broker.partitions.appending import Admitted
 
 NOW_MS = 1_700_000_000_000
 PLAIN = bytes(encode_batch([(NOW_MS + number, None, b"value" * 20, ()) for number in range(3)]))

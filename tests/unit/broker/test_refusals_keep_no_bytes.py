@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.appending import ACKS_ALL
-from headrace.metadata.settings import DEFAULT_TOPIC_SETTINGS
+from headrace.broker.partitions.appending import ACKS_ALL
+from headrace.metadata.configs.settings import DEFAULT_TOPIC_SETTINGS
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, NodeId
 from headrace.runtime.disk import SystemDisk
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import CRC_START
+from headrace.wire.batches.header import CRC_START
 from tests.unit.broker.small_partitions import NODE, PRODUCE_VERSION, SmallPartition, batch_of
 from tests.unit.storage.small_logs import new_log
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.identity import (
+from headrace.broker.membership.identity import (
     IDENTITY_FILE,
     RESCUE_FILE,
     Identity,
@@ -17,11 +17,11 @@ from headrace.broker.identity import (
     load_or_create,
     store_identity,
 )
-from headrace.broker.metadata_entries import decided_batch
-from headrace.broker.metadata_store import METADATA_LOG, METADATA_SETTINGS, METADATA_TOPIC, MetadataStore
-from headrace.broker.rescue import BEFORE, REPLACED, install, promise, stage, unfinished
-from headrace.broker.survivor import copies, look_at, survey
-from headrace.metadata.records import ClusterNamed, MetadataRecord, NodeRegistered, PartitionCreated, TopicCreated
+from headrace.broker.metadata.entries import decided_batch
+from headrace.broker.metadata.store import METADATA_LOG, METADATA_SETTINGS, METADATA_TOPIC, MetadataStore
+from headrace.broker.rescue.rescue import BEFORE, REPLACED, install, promise, stage, unfinished
+from headrace.broker.rescue.survivor import copies, look_at, survey
+from headrace.metadata.image.records import ClusterNamed, MetadataRecord, NodeRegistered, PartitionCreated, TopicCreated
 from headrace.metadata.rescue import EPOCH_LEAP, rescue
 from headrace.model.names import Epoch, LogId, Millis, NodeId, Offset, TopicId, TopicPartition
 from headrace.raft.log import Entry, Term
@@ -32,11 +32,11 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.simulation.device import Device, Operation
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage import layout
+from headrace.simulation.environment.device import Device, Operation
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.storage.files import layout
 from headrace.storage.settings import LogSettings
-from headrace.storage.store import LogStore
+from headrace.storage.store.log_store import LogStore
 from tests.unit.storage.small_logs import append, batch_at
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from headrace.model.names import Millis
 from headrace.runtime.disk import SystemDisk
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import read_header
+from headrace.wire.batches.header import read_header
 from tests.unit.broker.small_partitions import SmallPartition
 from tests.unit.storage.small_logs import FIRST_MS, append, batch_at, new_log, reopened
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headrace.broker.partition import Partition
+    from headrace.broker.partitions.partition import Partition
 
 NEWEST = 20  # the record that tells how old the first segment is
 

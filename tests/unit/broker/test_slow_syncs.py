@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.broker.node import Node
-from headrace.simulation.universe import run
-from headrace.storage.flusher import LANE
+from headrace.simulation.environment.universe import run
+from headrace.storage.store.flusher import LANE
 
 if TYPE_CHECKING:
-    from headrace.simulation.universe import Universe
+    from headrace.simulation.environment.universe import Universe
 
 
 @pytest.mark.parametrize(("stopped_share", "is_blamed"), [(0.0, True), (1.0, False)])

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.identity import Identity
-from headrace.broker.stranded import Stranded, stranded_groups
-from headrace.broker.survivor import Survivor
+from headrace.broker.membership.identity import Identity
+from headrace.broker.rescue.stranded import Stranded, stranded_groups
+from headrace.broker.rescue.survivor import Survivor
 from headrace.coordinators.records import LogRecord, encode
 from headrace.model.names import LogId, NodeId, TopicId, TopicPartition
-from headrace.simulation.device import Device
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage import layout
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import create_log
-from headrace.storage.salvage import find_log
+from headrace.simulation.environment.device import Device
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.storage.files import layout
+from headrace.storage.integrity.salvage import find_log
+from headrace.storage.recovery.opening import create_log
+from headrace.storage.segments.segment_cache import Handles
 from headrace.storage.settings import LogSettings
-from headrace.wire.control import Marker
+from headrace.wire.batches.markers import Marker
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
-from headrace.wire.records import encode_batch
 from tests.unit.storage.small_logs import append, batch_at, marker_at
 
 if TYPE_CHECKING:
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 OFFSETS = LogId(TopicId(b"positions".ljust(16, b"-")), 0)
 ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("other", 0)

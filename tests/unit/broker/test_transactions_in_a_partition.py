@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.appending import ACKS_ALL
+from headrace.broker.partitions.appending import ACKS_ALL
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, NodeId, Offset, ProducerId
 from headrace.runtime.disk import SystemDisk
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import read_header
-from headrace.wire.control import Marker, decode_marker
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.header import read_header
+from headrace.wire.batches.markers import Marker, decode_marker
+from headrace.wire.batches.records import encode_batch
 from tests.unit.broker.small_partitions import LATEST_EPOCH, NODE, PRODUCE_VERSION, SmallPartition, batch_of
 from tests.unit.storage.small_logs import headers_in, new_log, read_all
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from headrace.broker.appending import Admitted
-    from headrace.broker.partition import Readable
+    from headrace.broker.partitions.appending import Admitted
+    from headrace.broker.partitions.partition import Readable
 
 PRODUCER = ProducerId(7)
 OTHER = ProducerId(8)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.milestones import ByteWait
+from headrace.broker.partitions.milestones import ByteWait
 from headrace.model.names import Epoch, NodeId
 from headrace.runtime.disk import SystemDisk
 from headrace.storage.settings import LogSettings
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace.broker.partition import Partition
+    from headrace.broker.partitions.partition import Partition
 
 
 class Listener:

@@ -10,11 +10,11 @@ import pytest
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, Epoch, NodeId, Offset
 from headrace.runtime.disk import SystemDisk
-from headrace.simulation.device import Device, Operation
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage.damage import DamagedLog
+from headrace.simulation.environment.device import Device, Operation
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.storage.files.damage import DamagedLog
 from headrace.storage.settings import LogSettings
-from headrace.wire.control import Marker
+from headrace.wire.batches.markers import Marker
 from tests.unit.broker.small_partitions import NODE, SmallPartition, batch_of
 from tests.unit.storage.small_logs import append, batch_at, marker_at, new_log, reopened
 

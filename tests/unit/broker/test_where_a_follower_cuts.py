@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.broker.follower import Followers
+from headrace.broker.replicas.fetchers import Followers
 from headrace.model.names import Epoch, NodeId, Offset, TopicPartition
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
@@ -15,7 +15,7 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.storage.store import LogStore
+from headrace.storage.store.log_store import LogStore
 from headrace.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -29,7 +29,7 @@ from tests.unit.storage.small_logs import LOG_ID, SETTINGS, append, batch_at, ne
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 LEADER = NodeId(2)
 EPOCH_NOW = Epoch(9)

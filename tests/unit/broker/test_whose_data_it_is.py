@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker import quorum
-from headrace.broker.identity import IDENTITY_FILE, Identity, Origin, WrongIdentity, load_or_create
-from headrace.broker.metadata_store import METADATA_LOG, SNAPSHOT_FILE
+from headrace.broker.membership.identity import IDENTITY_FILE, Identity, Origin, WrongIdentity, load_or_create
+from headrace.broker.metadata import quorum
+from headrace.broker.metadata.store import METADATA_LOG, SNAPSHOT_FILE
 from headrace.model.names import NodeId
-from headrace.simulation.device import Device
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage.checkpoints import RECOVERY_POINTS
-from headrace.storage.damage import DamagedLog
-from headrace.storage.layout import ANEW, directory_of
+from headrace.simulation.environment.device import Device
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.storage.files.checkpoints import RECOVERY_POINTS
+from headrace.storage.files.damage import DamagedLog
+from headrace.storage.files.layout import ANEW, directory_of
 from headrace.testing import Broker
 
 if TYPE_CHECKING:

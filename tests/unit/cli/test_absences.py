@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.cli import absences
-from headrace.cli.absences import told_of_absences
-from headrace.cli.consume import Membership
-from headrace.cli.copying import Copying, Undone
-from headrace.cli.delivery import Delivery
-from headrace.cli.group_reading import read_in_group
-from headrace.cli.message_text import text_format
-from headrace.cli.reading import Printing, Reading, Tally
-from headrace.client.cluster import ClusterSettings
+from headrace.cli.messages import absent_nodes as absences
+from headrace.cli.messages.absent_nodes import told_of_absences
+from headrace.cli.messages.consume import Membership
+from headrace.cli.messages.copying import Copying, Undone
+from headrace.cli.messages.formatter import text_format
+from headrace.cli.messages.group_reading import read_in_group
+from headrace.cli.messages.partition_reading import Printing, Reading, Tally
+from headrace.cli.terminal.delivery import Delivery
+from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.errors import ClientError, ClusterUnreachable, ConnectionLost, TransactionAborted
-from headrace.client.group_consumer import GroupConsumer
-from headrace.client.offsets import Edge, IsolationLevel
-from headrace.client.producer import BatchingProducer, ProducerSettings
-from headrace.client.transactions import Outcome
+from headrace.client.groups.group_consumer import GroupConsumer
+from headrace.client.producing.producer import BatchingProducer, ProducerSettings
+from headrace.client.producing.transactions import Outcome
+from headrace.client.reading.offsets import Edge, IsolationLevel
 from headrace.wire.api import ApiKey
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.records import encode_batch
 from tests.unit.client.scripted_node import HANG_UP, TOPIC, ScriptedNode, records
 
 if TYPE_CHECKING:

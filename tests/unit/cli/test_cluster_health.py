@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.cluster_health import (
+from headrace.cli.cluster.health import (
     QUIET_MS,
     Health,
     health_of,
@@ -13,10 +13,10 @@ from headrace.cli.cluster_health import (
     under_replicated_facts,
     under_replicated_text,
 )
-from headrace.cli.cluster_moves import Pace, pace_text, plan_facts, plan_text, waiting_text
-from headrace.client.admin import ClusterDescription, ClusterNode
-from headrace.client.admin_cluster import Move, PlannedMove, Quorum, QuorumMember
-from headrace.client.view import ClusterView, Partition, Topic
+from headrace.cli.cluster.reassignment import Pace, pace_text, plan_facts, plan_text, waiting_text
+from headrace.client.admin.admin import ClusterDescription, ClusterNode
+from headrace.client.admin.cluster import Move, PlannedMove, Quorum, QuorumMember
+from headrace.client.connections.view import ClusterView, Partition, Topic
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, Epoch, Millis, NodeId, Offset, TopicPartition
 from headrace.runtime.network import Address
 

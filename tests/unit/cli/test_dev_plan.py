@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.cli.complaints import Complaint
-from headrace.cli.dev_cluster import DevPlan
+from headrace.cli.dev.local_cluster import DevPlan
+from headrace.cli.terminal.complaints import Complaint
 from tests.clients.dev_clusters import free_base
 from tests.ports import free_ports
 

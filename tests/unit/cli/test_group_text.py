@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from headrace.cli.group_text import (
+from headrace.cli.groups.text import (
     group_facts,
     lag_facts,
     lag_summary,
@@ -10,7 +10,7 @@ from headrace.cli.group_text import (
     short_lag_table,
     total_lag_text,
 )
-from headrace.client.admin_groups import GroupDescription, GroupMember, PartitionLag
+from headrace.client.admin.groups import GroupDescription, GroupMember, PartitionLag
 from headrace.model.names import NodeId, TopicPartition
 
 

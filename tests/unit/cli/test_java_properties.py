@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.java_properties import NotProperties, Property, read_properties
+from headrace.cli.serve.java_properties import NotProperties, Property, read_properties
 
 
 @pytest.mark.parametrize(

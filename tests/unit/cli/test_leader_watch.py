@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli import leaders
-from headrace.cli.leaders import LeaderWatch
+from headrace.cli.messages import leaderless as leaders
+from headrace.cli.messages.leaderless import LeaderWatch
 from headrace.client.errors import ClusterUnreachable
 from headrace.model.names import TopicPartition
 

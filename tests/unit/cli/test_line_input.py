@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.cli import line_input
-from headrace.cli.complaints import Complaint
-from headrace.cli.line_input import Lines, LineSplitter, read_lines
+from headrace.cli.messages import line_input
+from headrace.cli.messages.line_input import Lines, LineSplitter, read_lines
+from headrace.cli.terminal.complaints import Complaint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.message_lines import BadLine, Message, json_lines, keyed_lines, plain_lines
-from headrace.cli.message_text import json_format
+from headrace.cli.messages.formatter import json_format
+from headrace.cli.messages.line_parser import BadLine, Message, json_lines, keyed_lines, plain_lines
 from headrace.model.names import TopicPartition
-from headrace.wire.records import Record
+from headrace.wire.batches.records import Record
 
 MARKS = (("source", b"test"),)
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
-from headrace.cli.message_text import json_format, text_format
+from headrace.cli.messages.formatter import json_format, text_format
 from headrace.model.names import TopicPartition
-from headrace.wire.records import Record
+from headrace.wire.batches.records import Record
 
 NAME = TopicPartition("events", 2)
 RECORD = Record(7, 1_000, b"k", b"v", (("a", b"1"), ("b", None)))

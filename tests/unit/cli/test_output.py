@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.complaints import Complaint, explain
-from headrace.cli.output import bytes_text, duration_text, moment_text, plural, table
-from headrace.cli.serve_command import flattened
-from headrace.cli.topics import partition_lines
+from headrace.cli.serve.command import flattened
+from headrace.cli.terminal.complaints import Complaint, explain
+from headrace.cli.terminal.output import bytes_text, duration_text, moment_text, plural, table
+from headrace.cli.topics.command import partition_lines
+from headrace.client.connections.view import Partition, Topic
 from headrace.client.errors import (
     ClientError,
     ClusterUnreachable,
@@ -16,7 +17,6 @@ from headrace.client.errors import (
     RequestTimedOut,
     TransactionAborted,
 )
-from headrace.client.view import Partition, Topic
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, Epoch, NodeId
 

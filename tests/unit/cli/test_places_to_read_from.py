@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.places import BeforeEnd, Place, parse_place, start_offset
-from headrace.client.consumer import AtTime
-from headrace.client.offsets import Edge
+from headrace.cli.messages.starting_offsets import BeforeEnd, Place, parse_place, start_offset
+from headrace.client.reading.consumer import AtTime
+from headrace.client.reading.offsets import Edge
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import pytest
 
-from headrace.cli.consume import membership_of
-from headrace.cli.delivery import Delivery
-from headrace.cli.produce import promise_of
+from headrace.cli.messages.consume import membership_of
+from headrace.cli.messages.produce import promise_of
+from headrace.cli.terminal.delivery import Delivery
 
 MOST, LEAST, EXACTLY = Delivery
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from headrace.cli.repeats import RepeatFilter
+from headrace.cli.messages.deduplication import RepeatFilter
 from headrace.model.names import TopicPartition
-from headrace.wire.records import Record
+from headrace.wire.batches.records import Record
 
 
 def message(number: int, *ids: str | None, partition: int = 0) -> tuple[TopicPartition, Record]:

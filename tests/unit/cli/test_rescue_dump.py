@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.decided import decided_transactions
-from headrace.broker.identity import Identity
-from headrace.broker.survivor import Survivor
-from headrace.cli.message_lines import Message, json_lines
-from headrace.cli.rescue_dump import Source, dump_log
+from headrace.broker.membership.identity import Identity
+from headrace.broker.rescue.decided import decided_transactions
+from headrace.broker.rescue.survivor import Survivor
+from headrace.cli.messages.line_parser import Message, json_lines
+from headrace.cli.rescue.dump import Source, dump_log
 from headrace.coordinators.records import LogRecord, encode
 from headrace.coordinators.transactions.state import Status
 from headrace.model.names import LogId, NodeId, TopicId, TopicPartition
 from headrace.runtime.disk import SystemDisk
-from headrace.storage import layout
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import create_log
-from headrace.storage.salvage import find_log
+from headrace.storage.files import layout
+from headrace.storage.integrity.salvage import find_log
+from headrace.storage.recovery.opening import create_log
+from headrace.storage.segments.segment_cache import Handles
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import Codec, seal
-from headrace.wire.control import Marker
+from headrace.wire.batches.header import Codec, seal
+from headrace.wire.batches.markers import Marker
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.transaction_records import TransactionLogKey, TransactionLogValue, TransactionPartitions
-from headrace.wire.records import encode_batch
 from tests.unit.storage.small_logs import append, batch_at, marker_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace.broker.decided import Decided
-    from headrace.cli.rescue_dump import Dumped
-    from headrace.storage.log import PartitionLog
+    from headrace.broker.rescue.decided import Decided
+    from headrace.cli.rescue.dump import Dumped
+    from headrace.storage.log.partition_log import PartitionLog
 
 ORDERS, STATES = LogId(TopicId(b"orders".ljust(16, b"-")), 0), LogId(TopicId(b"states".ljust(16, b"-")), 0)
 NAME = TopicPartition("orders", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.cli.rescue_text import NAMES_MAX, report_text, warnings
+from headrace.cli.rescue.text import NAMES_MAX, report_text, warnings
 
 
 def partition(number: int, fate: str = "kept", **more: Any) -> dict[str, Any]:

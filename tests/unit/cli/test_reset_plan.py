@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.reset_plan import Goal, Move, ShiftBy, TopicScope, parse_scope, plan_move
-from headrace.client.consumer import AtTime
-from headrace.client.offsets import Edge
+from headrace.cli.groups.reset_plan import Goal, Move, ShiftBy, TopicScope, parse_scope, plan_move
+from headrace.client.reading.consumer import AtTime
+from headrace.client.reading.offsets import Edge
 from headrace.model.names import TopicPartition
 
 NAME = TopicPartition("events", 3)

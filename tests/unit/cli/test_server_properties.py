@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.kafka_settings import reason_against, reason_without
-from headrace.cli.server_properties import _OF_THE_PLACE, CannotBeMeant, ServerProperties, understand
-from headrace.metadata.node_configs import NODE_CONFIGS
+from headrace.cli.serve.kafka_settings import reason_against, reason_without
+from headrace.cli.serve.server_properties import _OF_THE_PLACE, CannotBeMeant, ServerProperties, understand
+from headrace.metadata.configs.node_configs import NODE_CONFIGS
 from headrace.runtime.network import Address
 
 STOCK = Path(__file__).parents[2] / "clients" / "stock"

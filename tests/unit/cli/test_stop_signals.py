@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.cli.complaints import INTERRUPTED
+from headrace.cli.terminal.complaints import INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 120  # against hangs only
 SCRIPT = """
 import asyncio, sys
-from headrace.cli.stop_signals import stop_signal
+from headrace.cli.terminal.stop_signals import stop_signal
 
 async def serve():
     stop = stop_signal(lambda: print("last act", flush=True))

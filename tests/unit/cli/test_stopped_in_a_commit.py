@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.cli.copying import Copying
-from headrace.cli.reading import Tally
-from headrace.client.group_consumer import GroupConsumer
-from headrace.client.producer import BatchingProducer, ProducerSettings
+from headrace.cli.messages.copying import Copying
+from headrace.cli.messages.partition_reading import Tally
+from headrace.client.groups.group_consumer import GroupConsumer
+from headrace.client.producing.producer import BatchingProducer, ProducerSettings
 from headrace.model.errors import ErrorCode
 from headrace.wire.api import ApiKey
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.end_txn import EndTxnResponse
-from headrace.wire.records import encode_batch
 from tests.unit.client.scripted_node import HANG_UP, SILENCE, TOPIC, ScriptedNode, records
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.cluster import Cluster, ClusterSettings
-from headrace.client.frame_buffer import FrameBuffer
+from headrace.client.connections.cluster import Cluster, ClusterSettings
+from headrace.client.connections.frame_buffer import FrameBuffer
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_TOPIC_ID, TopicId
 from headrace.runtime.clock import SystemClock

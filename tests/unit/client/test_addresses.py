@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.client.view import parse_address, parse_addresses
+from headrace.client.connections.view import parse_address, parse_addresses
 from headrace.runtime.network import Address
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.client.assignors import (
+from headrace.client.groups.assignors import (
     ASSIGNORS,
     COOPERATIVE_STICKY,
     Assignment,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.cluster import ClusterSettings
-from headrace.client.connection import Connection
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.connections.connection import Connection
 from headrace.client.errors import ClusterUnreachable, ConnectionLost, RequestTimedOut
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.cluster import ClusterSettings
-from headrace.client.consumer import AssignedConsumer, AtTime, ConsumerSettings, OutOfRange
-from headrace.client.offsets import Edge, find_offsets
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.reading.consumer import AssignedConsumer, AtTime, ConsumerSettings, OutOfRange
+from headrace.client.reading.offsets import Edge, find_offsets
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.wire.api import ApiKey
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.fetch import FetchResponse
 from headrace.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -19,15 +20,14 @@ from headrace.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from headrace.wire.records import encode_batch
 from tests.unit.client.scripted_node import HANG_UP, TOPIC, ScriptedNode, records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
+    from headrace.wire.batches.records import Record
     from headrace.wire.messages.fetch import FetchRequest
-    from headrace.wire.records import Record
 
 QUICK = ClusterSettings(retry_for_s=5.0, backoff_first_s=0.001, backoff_max_s=0.01, request_timeout_s=5.0)
 ZERO, ONE = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.client.fetch_session import EPOCH_MAX, FetchSession, Wanted
+from headrace.client.reading.fetch_session import EPOCH_MAX, FetchSession, Wanted
 from headrace.model.names import TopicId, TopicPartition
 
 if TYPE_CHECKING:

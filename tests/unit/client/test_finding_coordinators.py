@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.cluster import ClusterSettings
-from headrace.client.coordinator import Coordinator, CoordinatorKind
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
 from headrace.client.errors import refuse_unless_ok
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.wire.api import ApiKey
@@ -17,7 +17,7 @@ from tests.unit.client.scripted_node import HANG_UP, ScriptedNode
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
 
 QUICK = ClusterSettings(retry_for_s=5.0, backoff_first_s=0.001, backoff_max_s=0.01, request_timeout_s=5.0)
 

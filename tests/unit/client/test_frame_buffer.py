@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.frame_buffer import SHARED_SIZE, FrameBuffer
+from headrace.client.connections.frame_buffer import SHARED_SIZE, FrameBuffer
 from headrace.wire.primitives import Malformed
 
 if TYPE_CHECKING:

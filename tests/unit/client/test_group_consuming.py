@@ -5,27 +5,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.cluster import MAIN_LANE, ClusterSettings
-from headrace.client.consumer_protocol import encode_assignment
+from headrace.client.connections.cluster import MAIN_LANE, ClusterSettings
 from headrace.client.errors import ClientError
-from headrace.client.group_consumer import GroupConsumer, GroupConsumerSettings
-from headrace.client.offsets import Edge, IsolationLevel
+from headrace.client.groups.consumer_protocol import encode_assignment
+from headrace.client.groups.group_consumer import GroupConsumer, GroupConsumerSettings
+from headrace.client.reading.offsets import Edge, IsolationLevel
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.wire.api import ApiKey
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.heartbeat import HeartbeatResponse
 from headrace.wire.messages.join_group import JoinGroupResponse
 from headrace.wire.messages.sync_group import SyncGroupResponse
-from headrace.wire.records import encode_batch
 from tests.unit.client.scripted_node import SILENCE, TOPIC, ScriptedNode, commit_refused, offsets_fetched, records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
+    from headrace.wire.batches.records import Record
     from headrace.wire.messages.fetch import FetchRequest
     from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-    from headrace.wire.records import Record
 
 QUICK = ClusterSettings(retry_for_s=5.0, backoff_first_s=0.001, backoff_max_s=0.01, request_timeout_s=5.0)
 ZERO, ONE = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)

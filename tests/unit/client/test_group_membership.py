@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.cluster import ClusterSettings
-from headrace.client.consumer_protocol import (
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.groups.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from headrace.client.membership import Membership, MembershipSettings
+from headrace.client.groups.membership import Membership, MembershipSettings
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.wire.api import ApiKey
@@ -26,7 +26,7 @@ from tests.unit.client.scripted_node import HANG_UP, TOPIC, ScriptedNode, joined
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
 
 QUICK = ClusterSettings(retry_for_s=5.0, backoff_first_s=0.001, backoff_max_s=0.01, request_timeout_s=5.0)
 LIVELY = MembershipSettings(heartbeat_interval_ms=1)

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.client.cluster import ClusterSettings
-from headrace.client.connection import Connection
-from headrace.client.consumer import AssignedConsumer, ConsumerSettings
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.connections.connection import Connection
 from headrace.client.errors import ClientError, ConnectionLost
-from headrace.client.partition_buffer import PartitionBuffer
-from headrace.client.peek import peek
+from headrace.client.reading.consumer import AssignedConsumer, ConsumerSettings
+from headrace.client.reading.partition_buffer import PartitionBuffer
+from headrace.client.reading.peek import peek
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.runtime.network import SystemNetwork
 from headrace.wire.api import ApiKey
-from headrace.wire.batches import read_header, seal
+from headrace.wire.batches.header import read_header, seal
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.frames import FRAME_BYTES_MAX
 from headrace.wire.messages.fetch import FetchResponse
 from headrace.wire.messages.metadata import MetadataRequest, MetadataResponse
 from headrace.wire.primitives import ELEMENTS_MAX
-from headrace.wire.records import encode_batch
 from tests.unit.client.scripted_node import TOPIC, ScriptedNode, records
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.partition_buffer import PartitionBuffer
+from headrace.client.reading.partition_buffer import PartitionBuffer
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
-from headrace.wire.batches import Codec
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.header import Codec
+from headrace.wire.batches.records import encode_batch
 
 if TYPE_CHECKING:
-    from headrace.wire.records import Record
+    from headrace.wire.batches.records import Record
 
 NAME = TopicPartition("events", 0)
 

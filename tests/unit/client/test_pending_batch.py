@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from headrace.client.batch import Identity, PendingBatch, Receipt
-from headrace.client.lane import Lane
+from headrace.client.producing.batch import Identity, PendingBatch, Receipt
+from headrace.client.producing.lane import Lane
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_OFFSET, Offset, ProducerId, TopicPartition
-from headrace.wire.batches import SEQUENCE_MAX, Codec, read_header
-from headrace.wire.records import decode_records
+from headrace.wire.batches.header import SEQUENCE_MAX, Codec, read_header
+from headrace.wire.batches.records import decode_records
 
 NAME = TopicPartition("events", 1)
 ME, ME_AGAIN = Identity(ProducerId(7), 0), Identity(ProducerId(8), 0)

@@ -5,24 +5,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.client.batch import PendingBatch
-from headrace.client.cluster import ClusterSettings
+from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.errors import ClientError, DeliveryFailed
-from headrace.client.producer import Acks, BatchingProducer, ProducerSettings
+from headrace.client.producing.batch import PendingBatch
+from headrace.client.producing.producer import Acks, BatchingProducer, ProducerSettings
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_OFFSET
 from headrace.wire.api import ApiKey
-from headrace.wire.batches import BatchHeader, Codec, read_header
+from headrace.wire.batches.header import BatchHeader, Codec, read_header
+from headrace.wire.batches.records import Record, decode_records
 from headrace.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from headrace.wire.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse
 from headrace.wire.partitioning import partition_for_key
-from headrace.wire.records import Record, decode_records
 from tests.unit.client.scripted_node import HANG_UP, SILENCE, TOPIC, ScriptedNode, produced, refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
     from headrace.wire.messages.produce import ProduceRequest
 
 QUICK = ClusterSettings(retry_for_s=5.0, backoff_first_s=0.001, backoff_max_s=0.01, request_timeout_s=5.0)

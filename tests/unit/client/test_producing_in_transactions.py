@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.client.cluster import ClusterSettings
+from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.errors import ClientError, ConnectionLost, ProducerFenced, TransactionAborted
-from headrace.client.group_offsets import GroupMetadata
-from headrace.client.producer import Acks, BatchingProducer, ProducerSettings
-from headrace.client.transactions import Outcome
+from headrace.client.groups.group_offsets import GroupMetadata
+from headrace.client.producing.producer import Acks, BatchingProducer, ProducerSettings
+from headrace.client.producing.transactions import Outcome
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.wire.api import ApiKey
-from headrace.wire.batches import BatchHeader, read_header
+from headrace.wire.batches.header import BatchHeader, read_header
 from headrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -36,8 +36,8 @@ from tests.unit.client.scripted_node import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from headrace.client.batch import Receipt
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
+    from headrace.client.producing.batch import Receipt
 
 QUICK = ClusterSettings(retry_for_s=5.0, backoff_first_s=0.001, backoff_max_s=0.01, request_timeout_s=5.0)
 SETTINGS = ProducerSettings(transactional_id="tx", linger_ms=0.0, transaction_timeout_ms=1234)

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.cluster import ClusterSettings
-from headrace.client.consumer import AssignedConsumer, ConsumerSettings
-from headrace.client.offsets import Edge, IsolationLevel, find_bounds, find_offsets
-from headrace.client.partition_buffer import PartitionBuffer
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.reading.consumer import AssignedConsumer, ConsumerSettings
+from headrace.client.reading.offsets import Edge, IsolationLevel, find_bounds, find_offsets
+from headrace.client.reading.partition_buffer import PartitionBuffer
 from headrace.model.errors import Refusal
 from headrace.model.names import TopicPartition
 from headrace.wire.api import ApiKey
+from headrace.wire.batches.records import ControlType, Record, encode_batch
 from headrace.wire.messages.fetch import AbortedTransaction, FetchResponse
-from headrace.wire.records import ControlType, Record, encode_batch
 from tests.unit.client.scripted_node import TOPIC, ScriptedNode, records
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from headrace.client.partitioner import StickyPartitioner
-from headrace.client.view import Partition, Topic
+from headrace.client.connections.view import Partition, Topic
+from headrace.client.producing.partitioner import StickyPartitioner
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, Epoch, NodeId
 
 

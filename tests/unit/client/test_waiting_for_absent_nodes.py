@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.cluster import ClusterSettings
-from headrace.client.consumer import AssignedConsumer
-from headrace.client.coordinator import Coordinator, CoordinatorKind
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
 from headrace.client.errors import ClientError, ClusterUnreachable, ConnectionLost, NeverReached
-from headrace.client.group_offsets import fetch_offsets
+from headrace.client.groups.group_offsets import fetch_offsets
+from headrace.client.reading.consumer import AssignedConsumer
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.wire.api import ApiKey
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.records import encode_batch
 from tests.unit.client.scripted_node import HANG_UP, TOPIC, ScriptedNode, records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
 
 ZERO = TopicPartition(TOPIC, 0)
 RETRY_FOR_S = 0.05

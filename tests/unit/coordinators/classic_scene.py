@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.coordinators.effects import Caller, Effects, Now
-from headrace.coordinators.groups.classic import ClassicGroup
+from headrace.coordinators.groups.classic.classic_group import ClassicGroup
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.records import GROUP_KINDS, decode, encode
 from headrace.model.errors import ErrorCode

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.coordinators.effects import Caller, Effects, Now
-from headrace.coordinators.groups.modern import ModernGroup
-from headrace.coordinators.groups.modern_members import by_topic, partitions_of
+from headrace.coordinators.groups.modern.members import by_topic, partitions_of
+from headrace.coordinators.groups.modern.modern_group import ModernGroup
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.groups.topics import KnownTopic
 from headrace.coordinators.records import GROUP_KINDS, LogRecord, decode, encode

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.coordinators.groups.assignors import ASSIGNORS, Assignment, Subscriber, assign_range, assign_uniformly
+from headrace.coordinators.groups.modern.assignors import (
+    ASSIGNORS,
+    Assignment,
+    Subscriber,
+    assign_range,
+    assign_uniformly,
+)
 from headrace.model.names import LogId, TopicId
 
 A, B, C = (TopicId(letter * 16) for letter in (b"a", b"b", b"c"))

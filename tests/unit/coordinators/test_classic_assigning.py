@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.coordinators.groups.classic_cycle import RECORD_BYTES_MAX
+from headrace.coordinators.groups.classic.rebalance import RECORD_BYTES_MAX
 from headrace.model.errors import ErrorCode
 from tests.unit.coordinators.classic_scene import NOON_MS, RANGE, REBALANCE_MS, SESSION_MS, Scene
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.coordinators.effects import Effects
-from headrace.coordinators.groups.classic import ClassicGroup
+from headrace.coordinators.groups.classic.classic_group import ClassicGroup
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.model.errors import ErrorCode
 from headrace.wire.messages.group_records import GroupMetadataValue, MemberMetadata

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.coordinators.groups.offsets import CommittedOffset, CommittedOffsets
+from headrace.coordinators.groups.offsets.committed_offsets import CommittedOffset, CommittedOffsets
 from headrace.model.names import TopicPartition
 from headrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.coordinators.groups.coordinator import LOOKS_PER_TICK_MAX
-from headrace.coordinators.groups.offset_commands import COMMIT_BYTES_MAX
+from headrace.coordinators.groups.offsets.offset_commands import COMMIT_BYTES_MAX
 from headrace.model.errors import ErrorCode
 from headrace.model.names import ProducerId, TopicId
 from headrace.wire.messages.offset_commit import (

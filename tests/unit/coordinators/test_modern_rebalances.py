@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.coordinators.groups.modern_members import MemberState, Standing
-from headrace.coordinators.groups.modern_reconciliation import reconcile
+from headrace.coordinators.groups.modern.members import MemberState, Standing
+from headrace.coordinators.groups.modern.reconciliation import reconcile
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import LogId, TopicId

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.coordinators.groups.modern_checks import check_member_epoch
-from headrace.coordinators.groups.modern_members import Member, MemberState, Standing, partitions_of
+from headrace.coordinators.groups.modern.checks import check_member_epoch
+from headrace.coordinators.groups.modern.members import Member, MemberState, Standing, partitions_of
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import ID_BYTES_MAX, LogId

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from headrace.coordinators.groups.modern import ModernGroup
+from headrace.coordinators.groups.modern.modern_group import ModernGroup
 from headrace.coordinators.groups.settings import OwnTimes
 from tests.unit.coordinators.modern_world import GROUP, SESSION_MS, TopicsInMemory, World, beat, join
 

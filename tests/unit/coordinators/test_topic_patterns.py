@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from headrace.coordinators.groups.pattern_syntax import NESTING_MAX, PATTERN_MAX
-from headrace.coordinators.groups.topic_patterns import MEMORY_MAX, WORK_MAX, TopicPattern
+from headrace.coordinators.patterns.name_patterns import MEMORY_MAX, WORK_MAX, TopicPattern
+from headrace.coordinators.patterns.pattern_syntax import NESTING_MAX, PATTERN_MAX
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TOPIC_NAME_MAX
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from headrace.metadata.controller import Decision
-from headrace.metadata.effective_configs import NodeConfigs
-from headrace.metadata.image import EMPTY_IMAGE, ClusterImage
-from headrace.metadata.node_commands import register_node, unfence_node
-from headrace.metadata.sweeps import first_slice
-from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.metadata.commands.node_commands import register_node, unfence_node
+from headrace.metadata.commands.topic_commands import NewTopic, create_topics
+from headrace.metadata.decisions.decision import Decision
+from headrace.metadata.decisions.slices import first_slice
+from headrace.metadata.image.cluster_image import EMPTY_IMAGE, ClusterImage
+from headrace.metadata.image.effective_configs import NodeConfigs
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId, TopicId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.metadata.controller import Outcome
-    from headrace.metadata.sweeps import Change
+    from headrace.metadata.decisions.decision import Outcome
+    from headrace.metadata.decisions.slices import Change
 
 NODE = NodeConfigs.checked(NodeId(1), {})
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.metadata.config_commands import (
+from headrace.metadata.commands.config_commands import (
     ConfigEdit,
     ConfigOperation,
     ResourceConfigs,
@@ -11,10 +11,10 @@ from headrace.metadata.config_commands import (
     config_operation,
     incremental_alter_configs,
 )
-from headrace.metadata.configs import CLUSTER_DEFAULTS, ConfigResource, ResourceKind, resource_kind
-from headrace.metadata.effective_configs import node_settings, topic_settings
-from headrace.metadata.records import ConfigChanged
-from headrace.metadata.topic_commands import NewTopic
+from headrace.metadata.commands.topic_commands import NewTopic
+from headrace.metadata.configs.config_keys import CLUSTER_DEFAULTS, ConfigResource, ResourceKind, resource_kind
+from headrace.metadata.image.effective_configs import node_settings, topic_settings
+from headrace.metadata.image.records import ConfigChanged
 from headrace.model.errors import ErrorCode, Refusal
 from tests.unit.metadata.small_cluster import NODE, cluster_of, refused, with_topics
 

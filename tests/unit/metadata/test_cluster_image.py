@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.metadata.configs import ConfigResource, ResourceKind
-from headrace.metadata.image import Changes, changes
-from headrace.metadata.internal import is_internal
-from headrace.metadata.node_commands import register_node
-from headrace.metadata.records import (
+from headrace.metadata.commands.node_commands import register_node
+from headrace.metadata.commands.topic_commands import NewTopic
+from headrace.metadata.configs.config_keys import ConfigResource, ResourceKind
+from headrace.metadata.configs.internal_topics import is_internal
+from headrace.metadata.image.cluster_image import Changes, changes
+from headrace.metadata.image.records import (
     ClusterNamed,
     ConfigChanged,
     MetadataRecord,
@@ -16,7 +17,6 @@ from headrace.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
-from headrace.metadata.topic_commands import NewTopic
 from headrace.model.names import Epoch, LogId, NodeId, ProducerId, TopicId
 from tests.unit.metadata.small_cluster import cluster_of, numbered_topic_id, with_topics
 

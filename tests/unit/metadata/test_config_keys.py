@@ -4,18 +4,18 @@ from dataclasses import fields
 
 import pytest
 
-from headrace.metadata.configs import CONFIG_TEXT_MAX, ConfigKey, ConfigType, list_with, list_without
-from headrace.metadata.node_configs import BEHAVIOUR_CONFIGS, NODE_CONFIGS
-from headrace.metadata.settings import (
+from headrace.metadata.configs.config_keys import CONFIG_TEXT_MAX, ConfigKey, ConfigType, list_with, list_without
+from headrace.metadata.configs.node_configs import BEHAVIOUR_CONFIGS, NODE_CONFIGS
+from headrace.metadata.configs.settings import (
     DEFAULT_NODE_SETTINGS,
     DEFAULT_TOPIC_SETTINGS,
     NodeSettings,
     TopicSettings,
     topic_settings_from,
 )
-from headrace.metadata.topic_configs import TOPIC_CONFIGS
+from headrace.metadata.configs.topic_configs import TOPIC_CONFIGS
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.wire.batches import Codec
+from headrace.wire.batches.header import Codec
 
 A_BOOLEAN = ConfigKey("a.boolean", ConfigType.BOOLEAN, "true", "")
 AN_INT = ConfigKey("an.int", ConfigType.INT, "0", "")

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.metadata.assignments import ManualAssignment
-from headrace.metadata.partition_commands import Reassignment, reassign
-from headrace.metadata.records import PartitionCreated
-from headrace.metadata.topic_commands import (
+from headrace.metadata.commands.assignments import ManualAssignment
+from headrace.metadata.commands.partition_commands import Reassignment, reassign
+from headrace.metadata.commands.topic_commands import (
     PARTITIONS_PER_REQUEST_MAX,
     MorePartitions,
     NewTopic,
     create_partitions,
 )
+from headrace.metadata.image.records import PartitionCreated
 from headrace.model.errors import ErrorCode
 from headrace.model.names import LogId, NodeId
 from tests.unit.metadata.small_cluster import cluster_of, numbered_topic_id, refused, with_topics

@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.metadata.assignments import ManualAssignment
-from headrace.metadata.configs import ConfigResource, ConfigSource, ResourceKind
-from headrace.metadata.effective_configs import NodeConfigs
-from headrace.metadata.node_commands import drain_node, fence_node
-from headrace.metadata.records import ConfigChanged, PartitionCreated, TopicCreated
-from headrace.metadata.topic_commands import (
+from headrace.metadata.commands.assignments import ManualAssignment
+from headrace.metadata.commands.node_commands import drain_node, fence_node
+from headrace.metadata.commands.topic_commands import (
     PARTITIONS_PER_CLUSTER_MAX,
     PARTITIONS_PER_REQUEST_MAX,
     CreatedTopic,
     NewTopic,
     create_topics,
 )
+from headrace.metadata.configs.config_keys import ConfigResource, ConfigSource, ResourceKind
+from headrace.metadata.image.effective_configs import NodeConfigs
+from headrace.metadata.image.records import ConfigChanged, PartitionCreated, TopicCreated
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_TOPIC_ID, NodeId
 from tests.unit.metadata.small_cluster import NODE, TopicIds, cluster_of, numbered_topic_id, refused, with_topics

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.metadata.effective_configs import NodeConfigs
-from headrace.metadata.records import TopicDeleted
-from headrace.metadata.topic_commands import DeletedTopic, NewTopic, TopicReference, delete_topics
+from headrace.metadata.commands.topic_commands import DeletedTopic, NewTopic, TopicReference, delete_topics
+from headrace.metadata.image.effective_configs import NodeConfigs
+from headrace.metadata.image.records import TopicDeleted
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NodeId, topic_id_text
 from tests.unit.metadata.small_cluster import NODE, cluster_of, numbered_topic_id, refused, with_topics

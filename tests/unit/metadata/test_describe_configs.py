@@ -2,19 +2,25 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.metadata.configs import CLUSTER_DEFAULTS, ConfigResource, ConfigSource, ConfigType, ResourceKind
-from headrace.metadata.effective_configs import (
+from headrace.metadata.commands.topic_commands import NewTopic
+from headrace.metadata.configs.config_keys import (
+    CLUSTER_DEFAULTS,
+    ConfigResource,
+    ConfigSource,
+    ConfigType,
+    ResourceKind,
+)
+from headrace.metadata.configs.node_configs import NODE_CONFIGS
+from headrace.metadata.configs.settings import DEFAULT_TOPIC_SETTINGS
+from headrace.metadata.configs.topic_configs import TOPIC_CONFIGS
+from headrace.metadata.image.effective_configs import (
     ConfigSynonym,
     NodeConfigs,
     describe_configs,
     list_config_resources,
     topic_settings,
 )
-from headrace.metadata.node_configs import NODE_CONFIGS
-from headrace.metadata.records import ConfigChanged
-from headrace.metadata.settings import DEFAULT_TOPIC_SETTINGS
-from headrace.metadata.topic_commands import NewTopic
-from headrace.metadata.topic_configs import TOPIC_CONFIGS
+from headrace.metadata.image.records import ConfigChanged
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
 from tests.unit.metadata.small_cluster import NODE, cluster_of, with_topics

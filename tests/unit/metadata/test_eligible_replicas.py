@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.metadata.comparison import LogEnd, compared, elect_longest
-from headrace.metadata.config_commands import ConfigEdit, ConfigOperation, ResourceEdits, incremental_alter_configs
-from headrace.metadata.configs import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
-from headrace.metadata.effective_configs import NodeConfigs
-from headrace.metadata.elections import Election, ElectionKind
-from headrace.metadata.eligible import review_of_eligible, with_eligible
-from headrace.metadata.image import EMPTY_IMAGE
-from headrace.metadata.node_commands import drain_node, fence_node, register_node, unfence_node
-from headrace.metadata.partition_commands import (
+from headrace.metadata.commands.config_commands import (
+    ConfigEdit,
+    ConfigOperation,
+    ResourceEdits,
+    incremental_alter_configs,
+)
+from headrace.metadata.commands.node_commands import drain_node, fence_node, register_node, unfence_node
+from headrace.metadata.commands.partition_commands import (
     InSyncMember,
     IsrChange,
     Reassignment,
@@ -22,8 +21,14 @@ from headrace.metadata.partition_commands import (
     reassign,
     unclean_election,
 )
-from headrace.metadata.records import ConfigChanged, NodeChanged, PartitionChanged, PartitionCreated, TopicCreated
-from headrace.metadata.snapshots import snapshot_records
+from headrace.metadata.configs.config_keys import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
+from headrace.metadata.elections.eligible_replicas import review_of_eligible, with_eligible
+from headrace.metadata.elections.log_end_comparison import LogEnd, compared, elect_longest
+from headrace.metadata.elections.partition_leaders import Election, ElectionKind
+from headrace.metadata.image.cluster_image import EMPTY_IMAGE
+from headrace.metadata.image.effective_configs import NodeConfigs
+from headrace.metadata.image.records import ConfigChanged, NodeChanged, PartitionChanged, PartitionCreated, TopicCreated
+from headrace.metadata.image.snapshots import snapshot_records
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, Epoch, LogId, NodeId, Offset
 from tests.unit.metadata.small_cluster import numbered_topic_id, swept

@@ -6,18 +6,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.metadata import config_commands
-from headrace.metadata.config_commands import ConfigEdit, ConfigOperation, ResourceEdits, incremental_alter_configs
-from headrace.metadata.configs import ConfigResource, ConfigSource, ResourceKind
-from headrace.metadata.effective_configs import NodeConfigs, describe_configs, list_config_resources, own_group_times
-from headrace.metadata.encoding import decode_record, encode_record
-from headrace.metadata.group_configs import GROUP_NAME_MAX
+from headrace.metadata.commands import config_commands
+from headrace.metadata.commands.config_commands import (
+    ConfigEdit,
+    ConfigOperation,
+    ResourceEdits,
+    incremental_alter_configs,
+)
+from headrace.metadata.configs.config_keys import ConfigResource, ConfigSource, ResourceKind
+from headrace.metadata.configs.group_configs import GROUP_NAME_MAX
+from headrace.metadata.image.effective_configs import (
+    NodeConfigs,
+    describe_configs,
+    list_config_resources,
+    own_group_times,
+)
+from headrace.metadata.image.record_encoding import decode_record, encode_record
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
 from tests.unit.metadata.small_cluster import NODE, cluster_of
 
 if TYPE_CHECKING:
-    from headrace.metadata.image import ClusterImage
+    from headrace.metadata.image.cluster_image import ClusterImage
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.enrolment import Heartbeats
+from headrace.broker.membership.registration import Heartbeats
+from headrace.metadata.configs.settings import node_settings_from
 from headrace.metadata.liveness import GRACE, Lease, Sessions
-from headrace.metadata.settings import node_settings_from
 from headrace.model.errors import Refusal
 from headrace.model.names import NodeId
 

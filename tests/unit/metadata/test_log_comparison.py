@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.metadata.comparison import LogEnd, compared, elect_longest
-from headrace.metadata.node_commands import drain_node, fence_node
+from headrace.metadata.commands.node_commands import drain_node, fence_node
+from headrace.metadata.elections.log_end_comparison import LogEnd, compared, elect_longest
 from headrace.model.names import NO_NODE, Epoch, Offset
 from tests.unit.metadata.test_eligible_replicas import FIRST, ONE, THREE, TWO, Cluster
 

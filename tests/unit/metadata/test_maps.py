@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.metadata.maps import BUCKET_ENTRIES, Map, OpenMap
+from headrace.metadata.image.maps import BUCKET_ENTRIES, Map, OpenMap
 
 MANY = BUCKET_ENTRIES * 20
 KEYS = st.one_of(st.integers(-5, MANY), st.text(max_size=2))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.metadata.configs import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
-from headrace.metadata.encoding import UnreadableRecord, decode_record, encode_record
-from headrace.metadata.records import (
+from headrace.metadata.configs.config_keys import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
+from headrace.metadata.image.record_encoding import UnreadableRecord, decode_record, encode_record
+from headrace.metadata.image.records import (
     ClusterNamed,
     ConfigChanged,
     Endpoint,

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.metadata.image import EMPTY_IMAGE
-from headrace.metadata.node_commands import (
+from headrace.metadata.commands.node_commands import (
     PRODUCER_ID_MAX,
     PRODUCER_IDS_PER_BLOCK,
     ProducerIdBlock,
@@ -18,7 +17,9 @@ from headrace.metadata.node_commands import (
     undrain_node,
     unfence_node,
 )
-from headrace.metadata.records import (
+from headrace.metadata.commands.topic_commands import NewTopic
+from headrace.metadata.image.cluster_image import EMPTY_IMAGE
+from headrace.metadata.image.records import (
     ClusterNamed,
     Endpoint,
     NodeRegistered,
@@ -26,7 +27,6 @@ from headrace.metadata.records import (
     ProducerIdsReserved,
     TopicCreated,
 )
-from headrace.metadata.topic_commands import NewTopic
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, Epoch, NodeId, ProducerId
 from tests.unit.metadata.small_cluster import cluster_of, numbered_topic_id, with_topics

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.metadata.elections import Election, ElectionKind, LeaderBalance
-from headrace.metadata.image import EMPTY_IMAGE
-from headrace.metadata.node_commands import drain_node, fence_node, register_node, undrain_node, unfence_node
-from headrace.metadata.partition_commands import (
+from headrace.metadata.commands.node_commands import drain_node, fence_node, register_node, undrain_node, unfence_node
+from headrace.metadata.commands.partition_commands import (
     InSyncMember,
     IsrChange,
     Reassignment,
@@ -15,8 +13,10 @@ from headrace.metadata.partition_commands import (
     plan_rebalance,
     reassign,
 )
-from headrace.metadata.records import PartitionCreated, TopicCreated
-from headrace.metadata.topic_commands import NewTopic
+from headrace.metadata.commands.topic_commands import NewTopic
+from headrace.metadata.elections.partition_leaders import Election, ElectionKind, LeaderBalance
+from headrace.metadata.image.cluster_image import EMPTY_IMAGE
+from headrace.metadata.image.records import PartitionCreated, TopicCreated
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, Epoch, LogId, NodeId
 from tests.unit.metadata.small_cluster import cluster_of, numbered_topic_id, refused, swept, with_topics

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.metadata.assignments import ManualAssignment
-from headrace.metadata.effective_configs import NodeConfigs
-from headrace.metadata.elections import taking_over
-from headrace.metadata.partition_commands import Reassignment, reassign
-from headrace.metadata.partition_counts import PartitionCounts, count_partitions
-from headrace.metadata.topic_commands import NewTopic
+from headrace.metadata.commands.assignments import ManualAssignment
+from headrace.metadata.commands.partition_commands import Reassignment, reassign
+from headrace.metadata.commands.topic_commands import NewTopic
+from headrace.metadata.elections.partition_leaders import taking_over
+from headrace.metadata.image.effective_configs import NodeConfigs
+from headrace.metadata.image.partition_counts import PartitionCounts, count_partitions
 from headrace.model.names import LogId, NodeId
 from tests.unit.metadata.small_cluster import cluster_of, numbered_topic_id, swept, with_topics
 
 if TYPE_CHECKING:
-    from headrace.metadata.image import ClusterImage
+    from headrace.metadata.image.cluster_image import ClusterImage
 
 ONE, TWO, THREE, FOUR = (NodeId(number) for number in range(1, 5))
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from headrace.metadata.placement import Loads, Seat, place_partitions
-from headrace.metadata.rebalancing import rebalanced
+from headrace.metadata.placement.consistent_hashing import Loads, Seat, place_partitions
+from headrace.metadata.placement.rebalancing import rebalanced
 from headrace.model.names import LogId, NodeId, TopicId
 
 

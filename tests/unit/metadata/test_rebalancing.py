@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from headrace.metadata.placement import Seat
-from headrace.metadata.rebalancing import rebalanced
+from headrace.metadata.placement.consistent_hashing import Seat
+from headrace.metadata.placement.rebalancing import rebalanced
 from headrace.model.names import LogId, NodeId, TopicId
 
 Placement = dict[LogId, tuple[NodeId, ...]]

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.metadata.configs import ConfigResource, ResourceKind
-from headrace.metadata.image import EMPTY_IMAGE
-from headrace.metadata.node_commands import admit_node, register_node, unfence_node
-from headrace.metadata.records import ClusterNamed, ConfigChanged, PartitionChanged, ProducerIdsReserved
+from headrace.metadata.commands.node_commands import admit_node, register_node, unfence_node
+from headrace.metadata.commands.topic_commands import NewTopic
+from headrace.metadata.configs.config_keys import ConfigResource, ResourceKind
+from headrace.metadata.image.cluster_image import EMPTY_IMAGE
+from headrace.metadata.image.records import ClusterNamed, ConfigChanged, PartitionChanged, ProducerIdsReserved
+from headrace.metadata.image.snapshots import snapshot_records
 from headrace.metadata.rescue import EPOCH_LEAP, PRODUCER_ID_LEAP, Copy, Fate, Wishes, rescue
-from headrace.metadata.snapshots import snapshot_records
-from headrace.metadata.topic_commands import NewTopic
 from headrace.model.errors import Refusal
 from headrace.model.names import NO_NODE, Epoch, LogId, NodeId, ProducerId
 from tests.unit.metadata.small_cluster import cluster_of, numbered_topic_id, with_topics
 
 if TYPE_CHECKING:
-    from headrace.metadata.image import ClusterImage
+    from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.metadata.rescue import Rescue
 
 ME = NodeId(1)

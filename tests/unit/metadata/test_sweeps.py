@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.metadata.eligible import with_eligible
-from headrace.metadata.node_commands import NOT_YET, admit_node, drain_node, fence_node, register_node, unfence_node
-from headrace.metadata.partition_commands import InSyncMember, IsrChange, change_in_sync
-from headrace.metadata.records import ClusterNamed, NodeRegistered, PartitionChanged, TopicDeleted
-from headrace.metadata.sweeps import CHANGED_MAX, LOOKED_AT_MAX, Sweep, first_slice
-from headrace.metadata.topic_commands import NewTopic
-from headrace.metadata.upkeep import taken_from_absent
+from headrace.metadata.commands.node_commands import (
+    NOT_YET,
+    admit_node,
+    drain_node,
+    fence_node,
+    register_node,
+    unfence_node,
+)
+from headrace.metadata.commands.partition_commands import InSyncMember, IsrChange, change_in_sync
+from headrace.metadata.commands.topic_commands import NewTopic
+from headrace.metadata.commands.upkeep import taken_from_absent
+from headrace.metadata.decisions.slices import CHANGED_MAX, LOOKED_AT_MAX, Sweep, first_slice
+from headrace.metadata.elections.eligible_replicas import with_eligible
+from headrace.metadata.image.records import ClusterNamed, NodeRegistered, PartitionChanged, TopicDeleted
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, LogId, NodeId
 from tests.unit.metadata.small_cluster import NODE, cluster_of, with_topics

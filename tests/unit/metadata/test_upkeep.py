@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from headrace.metadata.internal import CONSUMER_OFFSETS
-from headrace.metadata.node_commands import drain_node, undrain_node
-from headrace.metadata.partition_commands import InSyncMember, IsrChange, Reassignment, change_in_sync, reassign
-from headrace.metadata.topic_commands import NewTopic
-from headrace.metadata.upkeep import WIDENED_AT_ONCE, end_of_move, widen_internal_topics
+from headrace.metadata.commands.node_commands import drain_node, undrain_node
+from headrace.metadata.commands.partition_commands import (
+    InSyncMember,
+    IsrChange,
+    Reassignment,
+    change_in_sync,
+    reassign,
+)
+from headrace.metadata.commands.topic_commands import NewTopic
+from headrace.metadata.commands.upkeep import WIDENED_AT_ONCE, end_of_move, widen_internal_topics
+from headrace.metadata.configs.internal_topics import CONSUMER_OFFSETS
 from headrace.model.names import LogId, NodeId
 from tests.unit.metadata.small_cluster import cluster_of, swept, with_topics
 
@@ -49,7 +55,7 @@ def joined(image, *node_ids):
 
 
 def cluster_records(*node_ids):
-    from headrace.metadata.records import NodeRegistered
+    from headrace.metadata.image.records import NodeRegistered
 
     return [NodeRegistered(NodeId(it), b"life", broker_epoch=100 + it) for it in node_ids]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.raft import leading
+from headrace.raft import leadership as leading
 from headrace.raft.membership import Membership, Replica
 from tests.unit.raft.raft_world import Host, Weather, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.raft.leading import Leadership
+    from headrace.raft.leadership import Leadership
 
 SIZES = [1, 2, 3, 3, 3, 4, 5]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.names import NodeId
-from headrace.raft.electorate import Standing, next_membership, wanted_voters
 from headrace.raft.membership import Membership, Replica, Voter
+from headrace.raft.membership_change import Standing, next_membership, wanted_voters
 
 
 def disk(node_id: int, number: int = 1) -> bytes:

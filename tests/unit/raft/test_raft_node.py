@@ -8,12 +8,12 @@ import pytest
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId, Offset
-from headrace.raft import leading
-from headrace.raft.followers import IN_FLIGHT_MAX
+from headrace.raft import leadership as leading
 from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot, Term
 from headrace.raft.membership import Membership, Replica, Voter
 from headrace.raft.messages import AppendAnswer, AppendEntries, InstallSnapshot, Letter, RequestVote, VoteAnswer
 from headrace.raft.node import RaftNode
+from headrace.raft.progress import IN_FLIGHT_MAX
 from headrace.raft.ready import Ballot, Ready, Role
 
 ME, OTHER, THIRD = Replica(NodeId(1), b"one"), Replica(NodeId(2), b"two"), Replica(NodeId(3), b"three")

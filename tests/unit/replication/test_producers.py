@@ -5,15 +5,15 @@ import pytest
 from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NO_OFFSET
 from headrace.replication import producers
+from headrace.replication.open_transactions import EndedTransaction
 from headrace.replication.producers import (
     SEQUENCE_MAX,
     Duplicate,
     ProducerStates,
     StagedProducers,
 )
-from headrace.replication.transactions import EndedTransaction
-from headrace.wire.batches import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from headrace.wire.control import Marker
+from headrace.wire.batches.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from headrace.wire.batches.markers import Marker
 
 DAY_MS = 86_400_000
 NOON = 1_700_000_000_000

@@ -6,8 +6,8 @@ import pytest
 
 from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.replication.producers import ProducerStates, StagedProducers
-from headrace.replication.refused import RefusedBatches, RefusedLine
-from headrace.wire.batches import BatchHeader
+from headrace.replication.refused_batches import RefusedBatches, RefusedLine
+from headrace.wire.batches.header import BatchHeader
 
 TOO_FEW = Reason(ErrorCode.NOT_ENOUGH_REPLICAS, "one replica is in sync")
 

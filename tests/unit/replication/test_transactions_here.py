@@ -8,13 +8,13 @@ import pytest
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_OFFSET
-from headrace.replication import transactions
+from headrace.replication import open_transactions as transactions
+from headrace.replication.open_transactions import EndedTransaction, OpenTransactions, TransactionClaim
 from headrace.replication.producers import Duplicate, ProducerStates, StagedProducers
-from headrace.replication.transactions import EndedTransaction, OpenTransactions, TransactionClaim
 from tests.unit.replication.test_producers import ABORT, COMMIT, batch, granted, inside, marker, states_of
 
 if TYPE_CHECKING:
-    from headrace.wire.batches import BatchHeader
+    from headrace.wire.batches.header import BatchHeader
 
 
 class TestStability:

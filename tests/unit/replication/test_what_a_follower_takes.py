@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.replication.fetched import Expected, new_batches
-from headrace.wire.batches import CorruptBatch
+from headrace.replication.fetched_batches import Expected, new_batches
+from headrace.wire.batches.header import CorruptBatch
 from tests.unit.storage.small_logs import batch_at
 
 EPOCH = 4

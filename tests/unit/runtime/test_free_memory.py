@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from headrace.runtime import free_memory
-from headrace.runtime.free_memory import FreeMemory, glibc_trim, resident_bytes
+from headrace.runtime import memory_trim as free_memory
+from headrace.runtime.memory_trim import FreeMemory, glibc_trim, resident_bytes
 
 MIB = 1 << 20
 PIECE = 64 << 10  # smaller than what the C library asks the system for by itself

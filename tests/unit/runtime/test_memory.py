@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from headrace.runtime.memory import shared_memory
+from headrace.runtime.receive_buffer import shared_memory
 
 
 @pytest.mark.parametrize("size", [0, 1, 61, 16 * 1024, 5 << 20])

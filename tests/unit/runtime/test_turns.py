@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from headrace.runtime.turns import Turns
+from headrace.runtime.fair_queue import Turns
 
 
 class Desk:

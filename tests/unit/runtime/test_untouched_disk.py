@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.disk import ReadFault, SystemDisk
-from headrace.runtime.untouched_disk import UntouchedDisk
+from headrace.runtime.overlay_disk import UntouchedDisk
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.node import Node
-from headrace.metadata.topic_commands import NewTopic, create_topics
+from headrace.metadata.commands.topic_commands import NewTopic, create_topics
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
@@ -16,10 +16,10 @@ from headrace.runtime.network import Address, SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
 from headrace.servers.kafka.server import KafkaServer
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.frames import RequestHeader, decode_response, encode_request
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headrace.wire.records import encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_NODE
-from headrace.servers.kafka.handlers import metadata
-from headrace.storage.checkpoints import START_OFFSETS, read_offsets
+from headrace.servers.kafka.handlers.topics import metadata
+from headrace.storage.files.checkpoints import START_OFFSETS, read_offsets
 from headrace.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

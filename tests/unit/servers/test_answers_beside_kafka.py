@@ -9,7 +9,7 @@ import pytest
 
 from headrace.model.errors import ErrorCode
 from headrace.model.names import TopicId
-from headrace.servers.kafka.handlers.describe_acls import IN_WORDS_MAX
+from headrace.servers.kafka.handlers.acls.describe_acls import IN_WORDS_MAX
 from headrace.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from headrace.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from headrace.broker.fetching import FetchSession
-from headrace.broker.writing import Writer
+from headrace.broker.partitions.fetching import FetchSession
+from headrace.broker.partitions.writing import Writer
 from headrace.model.errors import DiskFailure
 from headrace.servers.kafka import server as kafka_server
-from headrace.servers.kafka.answer_memory import OUTBOUND_MAX
-from headrace.servers.kafka.connection import IN_FLIGHT_MAX
-from headrace.servers.kafka.handlers import api_versions, create_topics
-from headrace.servers.kafka.parked_fetches import LONG_POLLS_MAX
+from headrace.servers.kafka.connections.connection import IN_FLIGHT_MAX
+from headrace.servers.kafka.handlers.cluster import api_versions
+from headrace.servers.kafka.handlers.topics import create_topics
+from headrace.servers.kafka.limits.answer_memory import OUTBOUND_MAX
+from headrace.servers.kafka.limits.parked_fetches import LONG_POLLS_MAX
 from headrace.wire.frames import RequestHeader, encode_request
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from headrace.wire.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from headrace.servers.kafka.connection import Connection
+    from headrace.servers.kafka.connections.connection import Connection
 
 ASK = ApiVersionsRequest()
 CREATE = CreateTopicsRequest([CreatableTopic("new", 1, 1)])

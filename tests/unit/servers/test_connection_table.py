@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from headrace.metadata.node_configs import NODE_CONFIGS
+from headrace.metadata.configs.node_configs import NODE_CONFIGS
 from headrace.model.errors import Refusal
-from headrace.servers.kafka.connection_table import (
+from headrace.servers.kafka.connections.connection_table import (
     LOOKED_AT,
     SILENT_S,
     ConnectionTable,

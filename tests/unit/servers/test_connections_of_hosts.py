@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headrace.runtime.network import Address
-from headrace.servers.kafka import connection_table
+from headrace.servers.kafka.connections import connection_table
 from headrace.servers.kafka.server import KafkaServer
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from tests.unit.servers.living_server import Client, LivingServer, living_server, until

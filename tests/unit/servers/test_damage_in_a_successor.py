@@ -5,9 +5,9 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from headrace.broker.damage_care import DamageCare
 from headrace.broker.node import Node
-from headrace.storage.damage import DamagedRange
+from headrace.broker.replicas.damage import DamageCare
+from headrace.storage.files.damage import DamagedRange
 from tests.unit.servers.living_server import living_server
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from headrace.broker.partition import Partition
+    from headrace.broker.partitions.partition import Partition
 
 DAMAGE = DamagedRange("some.log", 0, 0, 1, "a bit has flipped")
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.model.errors import ErrorCode
 from headrace.runtime.disk import ReadFault, SystemFile
-from headrace.servers.kafka import fetch as fetching
-from headrace.storage.segment import Segment
+from headrace.servers.kafka.handlers.records import fetch as fetching
+from headrace.storage.segments.segment import Segment
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest
-from headrace.wire.records import encode_batch
 from tests.unit.servers.living_server import fetch, living_server, produce, until
 from tests.unit.storage.small_logs import headers_in
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from headrace.broker.partition import Partition
+    from headrace.broker.partitions.partition import Partition
     from tests.unit.servers.living_server import LivingServer
 
 TOPIC = "events"

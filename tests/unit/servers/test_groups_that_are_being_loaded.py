@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.coordinator import Shard
+from headrace.broker.coordination.shard import Shard
 from headrace.model.errors import ErrorCode
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.heartbeat import HeartbeatRequest

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.metadata.configs import ConfigResource, ResourceKind
-from headrace.metadata.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
+from headrace.metadata.configs.config_keys import ConfigResource, ResourceKind
+from headrace.metadata.configs.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import ErrorCode
 from headrace.model.names import ID_BYTES_MAX
 from headrace.servers.kafka.asking import CLIENT_ID_MAX
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.frames import RequestHeader, decode_response, encode_request
 from headrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -27,7 +28,6 @@ from headrace.wire.messages.list_groups import ListGroupsRequest
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from headrace.wire.records import encode_batch
 from tests.unit.servers.living_server import living_server, until
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.metadata.internal import TRANSACTION_STATE
+from headrace.metadata.configs.internal_topics import TRANSACTION_STATE
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, ProducerId, TopicPartition
 from headrace.servers.kafka.apis import SERVED_TO_NODES
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from headrace.wire.messages.live_transactions import LiveTransactionsCoordinator, LiveTransactionsRequest
 from headrace.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from headrace.wire.records import encode_batch
 from tests.unit.servers.living_server import LivingServer, living_server, until
 
 if TYPE_CHECKING:

@@ -9,21 +9,21 @@ from headrace.coordinators.records import encode
 from headrace.coordinators.transactions.coordinator import AddPartitions
 from headrace.coordinators.transactions.effects import MarkerOrder
 from headrace.coordinators.transactions.state import Status, Transaction, record_of
-from headrace.metadata.internal import TRANSACTION_STATE
+from headrace.metadata.configs.internal_topics import TRANSACTION_STATE
 from headrace.model.errors import ErrorCode, Reason
 from headrace.model.names import Epoch, Millis, NodeId, Offset, ProducerId, TopicPartition
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from headrace.wire.records import encode_batch
 from tests.unit.servers.living_server import LivingServer, living_server, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headrace.broker.partition import Partition
+    from headrace.broker.partitions.partition import Partition
 
 HERE, THERE = NodeId(1), NodeId(2)
 SLOW, LOST = TopicPartition("slow", 0), TopicPartition("lost", 0)

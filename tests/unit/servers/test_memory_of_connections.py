@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.servers.kafka import answer_memory, request_memory
-from headrace.servers.kafka.answer_memory import DEAF_LOOKS, OUTBOUND_MAX, OUTBOUND_SHORT, AnswerMemory, Unread
-from headrace.servers.kafka.request_memory import MIB
+from headrace.servers.kafka.limits import answer_memory, request_memory
+from headrace.servers.kafka.limits.answer_memory import DEAF_LOOKS, OUTBOUND_MAX, OUTBOUND_SHORT, AnswerMemory, Unread
+from headrace.servers.kafka.limits.request_memory import MIB
 from headrace.servers.kafka.server import LARGE_AT_ONCE
 from headrace.wire.api import ApiKey
 from headrace.wire.frames import RequestHeader, encode_request

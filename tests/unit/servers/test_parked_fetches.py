@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.broker.fetching import FetchSession
+from headrace.broker.partitions.fetching import FetchSession
 from headrace.model.errors import ErrorCode
 from headrace.model.names import Epoch, NodeId
-from headrace.servers.kafka import parked_fetches
+from headrace.servers.kafka.limits import parked_fetches
 from headrace.wire.frames import decode_response
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from headrace.broker.partition import Partition
+    from headrace.broker.partitions.partition import Partition
 
 WAIT_MS = 60_000
 VERSION = 11

@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.enrolment import Enrolment
-from headrace.broker.examiner import Examiner
+from headrace.broker.membership.registration import Enrolment
+from headrace.broker.partitions.examiner import Examiner
 from headrace.model.errors import ErrorCode
 from headrace.model.names import Epoch, NodeId
 from headrace.servers.kafka import server as server_module
-from headrace.servers.kafka.produce import AT_ONCE
-from headrace.servers.kafka.produced_batches import TURN_BYTES
-from headrace.wire.batches import HEADER_SIZE, Codec, seal
-from headrace.wire.examination import LOOP_STEPS
+from headrace.servers.kafka.handlers.records.produce import AT_ONCE
+from headrace.servers.kafka.handlers.records.produced_batches import TURN_BYTES
+from headrace.wire.batches.examination import LOOP_STEPS
+from headrace.wire.batches.header import HEADER_SIZE, Codec, seal
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from headrace.wire.records import encode_batch
 from tests.unit.servers.living_server import SOON_S, fetch, living_server, produce, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from headrace.broker.partition import Partition
+    from headrace.broker.partitions.partition import Partition
     from headrace.runtime.clock import Clock
     from headrace.runtime.threads import Threads
-    from headrace.wire.examination import Examined, Rejected, Unopened
+    from headrace.wire.batches.examination import Examined, Rejected, Unopened
     from tests.unit.servers.living_server import LivingServer
 
 VERSION = 8

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode
 from headrace.model.names import ProducerId
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.frames import decode_response
 from headrace.wire.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from headrace.wire.messages.fetch import FetchRequest
 from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from headrace.wire.records import encode_batch
 from tests.unit.servers.living_server import fetch, living_server, until
 from tests.unit.storage.small_logs import headers_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headrace.broker.partition import Partition
+    from headrace.broker.partitions.partition import Partition
     from headrace.wire.messages.fetch import FetchResponse, PartitionData
     from tests.unit.servers.living_server import Client, LivingServer
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.servers.kafka.receive_buffer import GROWTH, KEPT_MAX, LARGE_FRAME, SMALL, ReceiveBuffer
+from headrace.servers.kafka.connections.receive_buffer import GROWTH, KEPT_MAX, LARGE_FRAME, SMALL, ReceiveBuffer
 
 LENGTH = struct.Struct(">i")
 

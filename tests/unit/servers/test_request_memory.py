@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.servers.kafka.request_memory import (
+from headrace.servers.kafka.limits.request_memory import (
     FREE_FRAME,
     LARGE_FRAME,
     MIB,

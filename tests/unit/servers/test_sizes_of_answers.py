@@ -9,9 +9,11 @@ import pytest
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
-from headrace.servers.kafka import answer_budget, connection
-from headrace.servers.kafka.answer_budget import ANSWER_BYTES_MAX, AnswerBudget
-from headrace.servers.kafka.handlers import elect_leaders
+from headrace.servers.kafka.connections import connection
+from headrace.servers.kafka.handlers.replicas import elect_leaders
+from headrace.servers.kafka.limits import answer_budget
+from headrace.servers.kafka.limits.answer_budget import ANSWER_BYTES_MAX, AnswerBudget
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages import add_partitions_to_txn, consumer_group_heartbeat, describe_producers, describe_quorum
 from headrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.wire.messages.delete_groups import DeleteGroupsRequest
@@ -38,7 +40,6 @@ from headrace.wire.messages.offset_fetch import (
 )
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from headrace.wire.records import encode_batch
 from tests.unit.servers.living_server import living_server
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.names import NodeId
-from headrace.storage import checkpoints
+from headrace.storage.files import checkpoints
 from tests.unit.servers.living_server import living_server
 
 if TYPE_CHECKING:

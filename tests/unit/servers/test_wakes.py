@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.servers.kafka.wakes import AT_ONCE, Wakes
+from headrace.servers.kafka.limits.wakes import AT_ONCE, Wakes
 
 
 class Sleeper:

@@ -6,8 +6,8 @@ import asyncio
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from headrace.client.cluster import Cluster, ClusterSettings
-from headrace.client.view import parse_addresses
+from headrace.client.connections.cluster import Cluster, ClusterSettings
+from headrace.client.connections.view import parse_addresses
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork

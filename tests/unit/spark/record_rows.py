@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.wire.batches import read_header
-from headrace.wire.records import decode_records
+from headrace.wire.batches.header import read_header
+from headrace.wire.batches.records import decode_records
 from headrace_spark.codec.columns import Columns
 from headrace_spark.codec.decoder import RangeDecoder
 

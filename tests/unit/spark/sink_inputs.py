@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from headrace_spark.sink.sink_options import SinkOptions
+from headrace_spark.sink.options import SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

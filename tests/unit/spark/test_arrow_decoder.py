@@ -7,12 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.wire.batches import HEADER, Codec, place, read_header, seal
-from headrace.wire.control import Marker, encode_marker
+from headrace.wire.batches.header import HEADER, Codec, place, read_header, seal
+from headrace.wire.batches.markers import Marker, encode_marker
+from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.fetch import AbortedTransaction
-from headrace.wire.records import encode_batch
 from headrace_spark.codec import decoder as decoder_module
-from headrace_spark.codec import open_batches, walk
+from headrace_spark.codec import open_batches
+from headrace_spark.codec import record_starts as walk
 from headrace_spark.codec.columns import SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_for
 from headrace_spark.codec.decoder import RangeDecoder
 from tests.unit.spark.record_rows import ALL, EVERYTHING, PARTITION, TOPIC, Row, decoded, expected

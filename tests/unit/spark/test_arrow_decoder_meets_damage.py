@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.wire.batches import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, Codec, CorruptBatch, read_header, seal
-from headrace.wire.compression import compress
-from headrace.wire.records import encode_batch
-from headrace.wire.varints import encode_varint
+from headrace.wire.batches.compression import compress
+from headrace.wire.batches.header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, Codec, CorruptBatch, read_header, seal
+from headrace.wire.batches.records import encode_batch
+from headrace.wire.batches.varints import encode_varint
 from headrace_spark.codec.columns import Columns
 from headrace_spark.codec.decoder import RangeDecoder
 from tests.unit.spark.record_rows import EVERYTHING, PARTITION, TOPIC, decoded, expected
 
 if TYPE_CHECKING:
-    from headrace.wire.batches import BatchHeader
+    from headrace.wire.batches.header import BatchHeader
 
 RECORD = bytes((0, 0, 0, 2)) + b"k" + bytes((4,)) + b"vv" + b"\0"  # attributes, two deltas, key, value, no headers
 

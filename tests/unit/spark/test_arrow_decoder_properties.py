@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.wire.batches import Codec
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.header import Codec
+from headrace.wire.batches.records import encode_batch
 from headrace_spark.codec.decoder import RangeDecoder
 from tests.unit.spark.record_rows import ALL, PARTITION, TOPIC, decoded, expected, rows_of
 

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from headrace.simulation.device import Device
-from headrace.simulation.disk import SimulatedDisk
+from headrace.simulation.environment.device import Device
+from headrace.simulation.environment.disk import SimulatedDisk
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import Codec
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.header import Codec
+from headrace.wire.batches.records import encode_batch
 from headrace_spark.codec.decoder import Columns, RangeDecoder
 from tests.unit.storage.compacted_logs import compact, flush, held
 from tests.unit.storage.small_logs import FIRST_MS, append, new_log

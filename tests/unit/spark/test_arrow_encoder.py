@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.wire.batches import HEADER_SIZE, Codec, crc_matches, place, read_header
-from headrace.wire.examination import Allowance, Demands, examine
-from headrace.wire.records import decode_records
-from headrace.wire.validation import check_batch
+from headrace.wire.batches.examination import Allowance, Demands, examine
+from headrace.wire.batches.header import HEADER_SIZE, Codec, crc_matches, place, read_header
+from headrace.wire.batches.records import decode_records
+from headrace.wire.batches.validation import check_batch
 from headrace_spark.codec.columns import HEADERS_TYPE, TIMESTAMP_TYPE
 from headrace_spark.codec.encoder import EncodedBatch, encode, patch_producer
 from tests.unit.spark.record_rows import Headers, Row, decoded

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from headrace.client.offsets import IsolationLevel
+from headrace.client.reading.offsets import IsolationLevel
 from headrace.testing import Broker
-from headrace.wire.batches import Codec
+from headrace.wire.batches.header import Codec
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from headrace_spark.blocking import BlockingCluster

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from headrace.testing import Broker
-from headrace_spark.offline.export_task import ExportTask
-from headrace_spark.offline.plan import Piece
+from headrace_spark.offline.exports.plan import Piece
+from headrace_spark.offline.exports.task import ExportTask
 from headrace_spark.offline.storage import Storage
 from tests.spark.offline_topics import FIRST_MS, Message, fill
 
@@ -19,8 +19,8 @@ FILE_BYTES_MAX = 100_000
 # A limit on the size of files stands for a disk that is full: both fail a write in the middle of a file.
 IN_A_SMALL_PLACE = f"""
 import resource, sys
-from headrace_spark.offline.export_task import ExportTask
-from headrace_spark.offline.plan import Piece
+from headrace_spark.offline.exports.task import ExportTask
+from headrace_spark.offline.exports.plan import Piece
 from headrace_spark.offline.scatter import Trouble, attempt
 from headrace_spark.offline.storage import Storage
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from headrace_spark.offline.errors import OfflineFailed
-from headrace_spark.offline.manifest import Manifest, WrittenFile
-from headrace_spark.offline.plan import PartitionRange, Piece, Plan, Request, cut
+from headrace_spark.offline.exports.manifest import Manifest, WrittenFile
+from headrace_spark.offline.exports.plan import PartitionRange, Piece, Plan, Request, cut
 
 REQUEST = Request(("orders",), None, "earliest", "latest", "read-committed", "zstd", 1000)
 

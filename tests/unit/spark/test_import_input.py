@@ -11,10 +11,10 @@ import pytest
 
 from headrace_spark.codec.columns import HEADERS_TYPE, TIMESTAMP_TYPE
 from headrace_spark.offline.errors import OfflineFailed
-from headrace_spark.offline.import_columns import ColumnNames, as_messages
-from headrace_spark.offline.import_plan import find_input
-from headrace_spark.offline.manifest import MANIFEST_NAME, Manifest, WrittenFile
-from headrace_spark.offline.plan import PLAN_NAME, PartitionRange, Request
+from headrace_spark.offline.exports.manifest import MANIFEST_NAME, Manifest, WrittenFile
+from headrace_spark.offline.exports.plan import PLAN_NAME, PartitionRange, Request
+from headrace_spark.offline.imports.columns import ColumnNames, as_messages
+from headrace_spark.offline.imports.plan import find_input
 from headrace_spark.offline.storage import Storage
 
 if TYPE_CHECKING:

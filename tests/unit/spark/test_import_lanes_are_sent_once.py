@@ -11,21 +11,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.client.cluster import system_cluster
+from headrace.client.connections.cluster import system_cluster
 from headrace.client.errors import ProducerFenced
 from headrace.model.names import TopicPartition
 from headrace.testing import Broker
-from headrace.wire.batches import Codec
+from headrace.wire.batches.header import Codec
 from headrace.wire.messages.end_txn import EndTxnRequest
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.produce import ProduceRequest
 from headrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from headrace_spark.codec.encoder import encode
-from headrace_spark.offline.import_columns import ColumnNames
-from headrace_spark.offline.import_plan import find_input
-from headrace_spark.offline.import_task import ImportTask
-from headrace_spark.offline.lane_publisher import LanePublisher
-from headrace_spark.offline.pace import Rate
+from headrace_spark.offline.imports.columns import ColumnNames
+from headrace_spark.offline.imports.lane_publisher import LanePublisher
+from headrace_spark.offline.imports.plan import find_input
+from headrace_spark.offline.imports.rate_limit import Rate
+from headrace_spark.offline.imports.task import ImportTask
 from headrace_spark.offline.storage import Storage
 from tests.clients.nodes import NodeProcess
 from tests.unit.spark.faulty_line import Fate, FaultyNetwork
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace_spark.offline.lane_publisher import Parcel
+    from headrace_spark.offline.imports.lane_publisher import Parcel
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.offline import parse_size
-from headrace_spark.offline.pace import Pace, Rate
+from headrace.cli.offline.spark_job import parse_size
+from headrace_spark.offline.imports.rate_limit import Pace, Rate
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from headrace.client.offsets import Edge, IsolationLevel
+from headrace.client.reading.offsets import Edge, IsolationLevel
 from headrace.model.names import TopicPartition
 from headrace_spark.codec.columns import SCHEMA, SCHEMA_WITH_HEADERS
-from headrace_spark.options import (
+from headrace_spark.source.options import (
     Assign,
     AtOffsets,
     AtTime,
@@ -23,7 +23,7 @@ from headrace_spark.options import (
 )
 
 if TYPE_CHECKING:
-    from headrace_spark.options import Choice, Place
+    from headrace_spark.source.options import Choice, Place
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 LEAST = {**SERVERS, "subscribe": "orders"}

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from headrace.cli.pipeline_text import run_row, status_text
-from headrace_spark.pipeline.display import JsonLines, LiveTable
-from headrace_spark.pipeline.failures import PipelineFailure
-from headrace_spark.pipeline.query_progress import Progress, lag_of, progress_of, topics_made_anew
-from headrace_spark.pipeline.query_state import QueryState
-from headrace_spark.pipeline.spec import load
-from headrace_spark.pipeline.state import State, new_run
+from headrace.cli.pipeline.text import run_row, status_text
+from headrace_spark.pipeline.file.loader import load
+from headrace_spark.pipeline.run.display import JsonLines, LiveTable
+from headrace_spark.pipeline.run.failures import PipelineFailure
+from headrace_spark.pipeline.run.query_progress import Progress, lag_of, progress_of, topics_made_anew
+from headrace_spark.pipeline.status.query_state import QueryState
+from headrace_spark.pipeline.status.run_state import State, new_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headrace_spark.pipeline.parts import Pipeline
+    from headrace_spark.pipeline.file.spec import Pipeline
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 QUERY = QueryState("topic-totals", 3, 12_000, 5321.4, 250, 17, 42, 4_200_000)

@@ -10,10 +10,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from headrace.client.errors import ClusterUnreachable
-from headrace_spark.pipeline.failure_file import FILE_BYTES_MAX, FailureFile
-from headrace_spark.pipeline.failures import PipelineFailure, SparkGone, cause_of
-from headrace_spark.pipeline.parts import RestartPolicy
-from headrace_spark.pipeline.restart import Restarts
+from headrace_spark.pipeline.file.spec import RestartPolicy
+from headrace_spark.pipeline.run.failure_file import FILE_BYTES_MAX, FailureFile
+from headrace_spark.pipeline.run.failures import PipelineFailure, SparkGone, cause_of
+from headrace_spark.pipeline.run.restarts import Restarts
 
 if TYPE_CHECKING:
     from pathlib import Path

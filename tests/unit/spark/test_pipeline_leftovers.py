@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin import Admin
-from headrace.client.admin_groups import GroupAdmin
-from headrace.client.cluster import system_cluster
-from headrace.client.producer import BatchingProducer
+from headrace.client.admin.admin import Admin
+from headrace.client.admin.groups import GroupAdmin
+from headrace.client.connections.cluster import system_cluster
+from headrace.client.producing.producer import BatchingProducer
 from headrace.testing import Broker
-from headrace_spark.pipeline.leftovers import clear_staging, forget
-from headrace_spark.pipeline.state import State, ensure_topic, new_run, now_utc, read_board, write_run
+from headrace_spark.pipeline.status.cleanup import clear_staging, forget
+from headrace_spark.pipeline.status.run_state import State, ensure_topic, new_run, now_utc, read_board, write_run
 from headrace_spark.staging_names import MEMORY, application_id, own_offsets_of, staging_topic
 from tests.clients.commands import call
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.connections.cluster import Cluster
     from headrace.model.names import TopicPartition
-    from headrace_spark.pipeline.state import RunState
+    from headrace_spark.pipeline.status.run_state import RunState
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from headrace_spark.pipeline.toml_places import find_places
+from headrace_spark.pipeline.file.toml_lines import find_places
 
 TEXT = '''\
 # a comment with [brackets] and key = "value"

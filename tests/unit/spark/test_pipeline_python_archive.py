@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from headrace_spark.pipeline import python_archive
-from headrace_spark.pipeline.python_archive import SourceTooLarge, archive_of, python_beside
+from headrace_spark.pipeline.tables import python_archive
+from headrace_spark.pipeline.tables.python_archive import SourceTooLarge, archive_of, python_beside
 
 if TYPE_CHECKING:
     from pathlib import Path

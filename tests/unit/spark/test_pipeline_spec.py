@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace_spark.pipeline.spec import (
+from headrace_spark.pipeline.file.loader import (
     KEYS,
     METADATA_COLUMNS,
     AvailableNow,
@@ -26,7 +26,7 @@ from headrace_spark.pipeline.spec import (
     Watermark,
     load,
 )
-from headrace_spark.pipeline.units import parse_duration_s
+from headrace_spark.pipeline.file.units import parse_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.producer import BatchingProducer
+from headrace.client.producing.producer import BatchingProducer
 from headrace.testing import Broker
 from headrace_spark.blocking import BlockingCluster
-from headrace_spark.pipeline.query_state import QueryState
-from headrace_spark.pipeline.run_record import RunRecord
-from headrace_spark.pipeline.state import (
+from headrace_spark.pipeline.status.lease import RunRecord
+from headrace_spark.pipeline.status.query_state import QueryState
+from headrace_spark.pipeline.status.run_state import (
     SILENT_AFTER_S,
     TOPIC,
     AlreadyRunning,

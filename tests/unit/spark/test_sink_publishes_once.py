@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.admin import Admin
-from headrace.client.admin_groups import GroupAdmin
-from headrace.client.admin_transactions import TransactionAdmin
-from headrace.client.cluster import Cluster, system_cluster
+from headrace.client.admin.admin import Admin
+from headrace.client.admin.groups import GroupAdmin
+from headrace.client.admin.transactions import TransactionAdmin
+from headrace.client.connections.cluster import Cluster, system_cluster
 from headrace.client.errors import ClientError, ProducerFenced
-from headrace.client.offsets import IsolationLevel, find_bounds
+from headrace.client.reading.offsets import IsolationLevel, find_bounds
 from headrace.model.names import TopicPartition
 from headrace.testing import Broker
-from headrace.wire.batches import read_header
+from headrace.wire.batches.header import read_header
 from headrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from headrace.wire.messages.end_txn import EndTxnRequest
 from headrace.wire.messages.produce import ProduceRequest, ProduceResponse
@@ -397,7 +397,7 @@ async def test_clusters_that_want_partitions_announced_are_served(
     broker: Broker, topic: str, fate: Fate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The flow of Kafka before 4.0: our client speaks it to whoever does not offer the newer one."""
-    monkeypatch.setattr("headrace.client.transactions.IMPLICIT_LEVEL", 99)
+    monkeypatch.setattr("headrace.client.producing.transactions.IMPLICIT_LEVEL", 99)
     values = values_of("a", 600)
     network = FaultyNetwork()
     network.fates = {EndTxnRequest.API_KEY: [fate], ProduceRequest.API_KEY: [Fate.PASS, fate]}

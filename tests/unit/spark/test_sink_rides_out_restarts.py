@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.cluster import system_cluster
+from headrace.client.connections.cluster import system_cluster
 from headrace_spark.sink.publishing import Publication, Publisher
 from headrace_spark.sink.tasks import leave_for_commit, write_directly
 from headrace_spark.sink.writers import StreamWriter

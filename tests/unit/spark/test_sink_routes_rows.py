@@ -11,8 +11,8 @@ import pytest
 
 from headrace.model.errors import Refusal
 from headrace.testing import Broker
+from headrace.wire.batches.records import decode_records
 from headrace.wire.partitioning import partition_for_key
-from headrace.wire.records import decode_records
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.codec.columns import HEADERS_TYPE, TIMESTAMP_TYPE
 from headrace_spark.sink import gathering

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.cluster import ClusterSettings
+from headrace.client.connections.cluster import ClusterSettings
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.wire.api import ApiKey
-from headrace.wire.records import encode_batch
-from headrace_spark.data_loss import LossPolicy
+from headrace.wire.batches.records import encode_batch
 from headrace_spark.kafka_options import Reach
-from headrace_spark.range_reader import RangeFeed
-from headrace_spark.ranges import OffsetRange
+from headrace_spark.source.data_loss import LossPolicy
+from headrace_spark.source.range_reader import RangeFeed
+from headrace_spark.source.ranges import OffsetRange
 from tests.unit.client.scripted_node import HANG_UP, TOPIC, ScriptedNode, records
 
 if TYPE_CHECKING:

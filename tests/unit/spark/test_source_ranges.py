@@ -7,10 +7,10 @@ import json
 import pytest
 
 from headrace.model.names import TopicId, TopicPartition
-from headrace_spark.data_loss import Bounds, DataLoss, LossPolicy
 from headrace_spark.progress import GroupPosition
-from headrace_spark.ranges import OffsetRange, backlog, check_starts, limit_ends, readable_range, split_ranges
-from headrace_spark.source_offsets import LATEST, from_document, parse_offsets, to_document, topic_ids_in
+from headrace_spark.source.data_loss import Bounds, DataLoss, LossPolicy
+from headrace_spark.source.offsets import LATEST, from_document, parse_offsets, to_document, topic_ids_in
+from headrace_spark.source.ranges import OffsetRange, backlog, check_starts, limit_ends, readable_range, split_ranges
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 STRICT, LENIENT = LossPolicy(is_fatal=True), LossPolicy(is_fatal=False)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.storage.compaction import swap
 from headrace.storage.compaction.choice import CompactionSettings, Mark
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import CleanedRun, Finished
-from headrace.storage.compaction.mark import NOTHING_CLEAN, store_mark
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
-from headrace.wire.records import Record, control_type, decode_records
+from headrace.storage.files.cleaner_checkpoint import NOTHING_CLEAN, store_mark
+from headrace.storage.segments import replacement as swap
+from headrace.wire.batches.records import Record, control_type, decode_records
 from tests.unit.storage.small_logs import headers_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.storage.log import PartitionLog
-    from headrace.wire.batches import BatchHeader
+    from headrace.storage.log.partition_log import PartitionLog
+    from headrace.wire.batches.header import BatchHeader
 
 PLENTY = 1 << 20
 

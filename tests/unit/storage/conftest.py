@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.disk import SystemDisk
-from headrace.simulation.device import Device
-from headrace.simulation.disk import SimulatedDisk
+from headrace.simulation.environment.device import Device
+from headrace.simulation.environment.disk import SimulatedDisk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

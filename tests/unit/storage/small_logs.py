@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.names import LogId, TopicId
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import create_log, open_log
+from headrace.storage.recovery.opening import create_log, open_log
+from headrace.storage.segments.segment_cache import Handles
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import BatchHeader, Codec, place, read_header
-from headrace.wire.control import encode_marker
-from headrace.wire.records import encode_batch
+from headrace.wire.batches.header import BatchHeader, Codec, place, read_header
+from headrace.wire.batches.markers import encode_marker
+from headrace.wire.batches.records import encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.runtime.disk import Disk
-    from headrace.storage.log import PartitionLog
-    from headrace.wire.control import Marker
+    from headrace.storage.log.partition_log import PartitionLog
+    from headrace.wire.batches.markers import Marker
 
 LOG_ID = LogId(TopicId(bytes(range(16))), 3)
 DIRECTORY = f"topics/{LOG_ID}"

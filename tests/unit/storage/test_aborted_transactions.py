@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.model.errors import Refusal
-from headrace.storage import layout
-from headrace.storage.aborted import AbortedIndex
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import open_log
-from headrace.storage.segment import Segment
+from headrace.storage.files import layout
+from headrace.storage.recovery.opening import open_log
+from headrace.storage.segments.segment import Segment
+from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.transaction_index import AbortedIndex
 from headrace.storage.settings import LogSettings
-from headrace.wire.control import Marker
+from headrace.wire.batches.markers import Marker
 from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, append, batch_at, marker_at, new_log, reopened
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import Disk, SystemDisk
-    from headrace.simulation.device import Device
-    from headrace.simulation.disk import SimulatedDisk
-    from headrace.storage.log import PartitionLog
+    from headrace.simulation.environment.device import Device
+    from headrace.simulation.environment.disk import SimulatedDisk
+    from headrace.storage.log.partition_log import PartitionLog
 
 ABORT = Marker(is_commit=False, coordinator_epoch=3)
 COMMIT = Marker(is_commit=True, coordinator_epoch=3)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import create_log
-from headrace.wire.batches import read_header
+from headrace.storage.recovery.opening import create_log
+from headrace.storage.segments.segment_cache import Handles
+from headrace.wire.batches.header import read_header
 from tests.unit.storage.compacted_logs import flush
 from tests.unit.storage.small_logs import (
     FIRST_MS,
@@ -25,7 +25,7 @@ from tests.unit.storage.small_logs import (
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import SystemDisk
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 BATCH_BYTES = len(batch_at(0))
 

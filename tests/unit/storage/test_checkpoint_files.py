@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.model.names import LogId, TopicId
-from headrace.storage.checkpoints import (
+from headrace.storage.files.checkpoints import (
     decode_epochs,
     decode_offsets,
     encode_epochs,
     encode_offsets,
     read_offsets,
 )
-from headrace.storage.epochs import EpochStart
+from headrace.storage.files.leader_epochs import EpochStart
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import SystemDisk

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.runtime.companions import CompanionEnded
+from headrace.runtime.worker_process import CompanionEnded
 from headrace.storage.compaction.choice import CompactionSettings
 from headrace.storage.compaction.job import Damaged, Finished
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of

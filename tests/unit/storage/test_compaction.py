@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.simulation.device import Device, Operation
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage import layout
-from headrace.storage.compaction import swap
+from headrace.simulation.environment.device import Device, Operation
+from headrace.simulation.environment.disk import SimulatedDisk
 from headrace.storage.compaction.choice import CompactionSettings, Mark, SealedSegment, assess
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import (
@@ -30,15 +28,17 @@ from headrace.storage.compaction.job import (
 from headrace.storage.compaction.key_map import SLOT_BYTES, KeyMap
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedSpan, LastEntry
-from headrace.storage.damage import DamagedLog, DamagedRange, UnreadableRecords
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import open_log
-from headrace.storage.segment_check import SegmentCheck
+from headrace.storage.files import layout
+from headrace.storage.files.damage import DamagedLog, DamagedRange, UnreadableRecords
+from headrace.storage.integrity.segment_check import SegmentCheck
+from headrace.storage.recovery.opening import open_log
+from headrace.storage.segments import replacement as swap
+from headrace.storage.segments.segment_cache import Handles
 from headrace.storage.settings import LogSettings
-from headrace.wire.batches import HEADER, Codec, read_header
-from headrace.wire.batches import seal as seal_batch
-from headrace.wire.control import Marker
-from headrace.wire.records import Record, encode_batch
+from headrace.wire.batches.header import HEADER, Codec, read_header
+from headrace.wire.batches.header import seal as seal_batch
+from headrace.wire.batches.markers import Marker
+from headrace.wire.batches.records import Record, encode_batch
 from tests.unit.storage.compacted_logs import PLENTY, compact, flush, held, mark_gaps, read_committed, values_of
 from tests.unit.storage.small_logs import (
     DIRECTORY,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.runtime.disk import Disk
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 SETTINGS = LogSettings(segment_bytes=1000, index_interval_bytes=150, retention_ms=None)
 LATER_MS = FIRST_MS + 100_000

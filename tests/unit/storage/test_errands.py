@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.model.errors import DiskFailure, Refusal
-from headrace.simulation.device import Operation
-from headrace.storage.damage import DamagedLog
-from headrace.storage.errands import NotYet
+from headrace.simulation.environment.device import Operation
+from headrace.storage.files.damage import DamagedLog
+from headrace.storage.log.repairs import NotYet
 from headrace.storage.settings import LogSettings
-from headrace.wire.control import Marker
+from headrace.wire.batches.markers import Marker
 from tests.unit.storage.small_logs import FIRST_MS, append, batch_at, log_of, marker_at, read, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.simulation.device import Device
-    from headrace.simulation.disk import SimulatedDisk
-    from headrace.storage.errands import Errand
-    from headrace.storage.log import PartitionLog
+    from headrace.simulation.environment.device import Device
+    from headrace.simulation.environment.disk import SimulatedDisk
+    from headrace.storage.log.partition_log import PartitionLog
+    from headrace.storage.log.repairs import Errand
 
 BATCHES = 40
 

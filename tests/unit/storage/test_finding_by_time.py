@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.disk import SystemDisk
-from headrace.simulation.device import Operation
-from headrace.storage.chain import Chain
-from headrace.storage.damage import DamagedLog
-from headrace.wire.batches import Codec
+from headrace.simulation.environment.device import Operation
+from headrace.storage.files.damage import DamagedLog
+from headrace.storage.log.log_segments import Chain
+from headrace.wire.batches.header import Codec
 from tests.unit.storage.small_logs import FIRST_MS, SETTINGS, append, batch_at, log_of, new_log, read, reopened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.runtime.disk import SystemFile
-    from headrace.simulation.device import Device
-    from headrace.simulation.disk import SimulatedDisk
-    from headrace.storage.log import PartitionLog
-    from headrace.storage.segment import Segment
+    from headrace.simulation.environment.device import Device
+    from headrace.simulation.environment.disk import SimulatedDisk
+    from headrace.storage.log.partition_log import PartitionLog
+    from headrace.storage.segments.segment import Segment
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.LZ4])

@@ -7,18 +7,18 @@ import pytest
 
 from headrace.model.errors import DiskFailure
 from headrace.model.names import LogId, TopicId
-from headrace.simulation.device import Operation
-from headrace.simulation.universe import Universe, run
-from headrace.storage.flusher import LANE, LINGER_S, SINGLE_SYNCS_MAX, SLOW_S, Flusher
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import create_log
+from headrace.simulation.environment.device import Operation
+from headrace.simulation.environment.universe import Universe, run
+from headrace.storage.recovery.opening import create_log
+from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.store.flusher import LANE, LINGER_S, SINGLE_SYNCS_MAX, SLOW_S, Flusher
 from tests.unit.storage.small_logs import SETTINGS, append, batch_at
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from headrace.simulation.device import Device
-    from headrace.storage.log import PartitionLog
+    from headrace.simulation.environment.device import Device
+    from headrace.storage.log.partition_log import PartitionLog
 
 
 class Scene:

@@ -10,17 +10,17 @@ import pytest
 
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.runtime.disk import SystemDisk
-from headrace.simulation.device import Operation, os_error
-from headrace.storage import layout
+from headrace.simulation.environment.device import Operation, os_error
+from headrace.storage.files import layout
 from tests.unit.storage.small_logs import DIRECTORY, FIRST_MS, SETTINGS, append, batch_at, log_of, read_all, reopened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace.simulation.device import Device
-    from headrace.simulation.disk import SimulatedDisk
-    from headrace.storage.log import PartitionLog
+    from headrace.simulation.environment.device import Device
+    from headrace.simulation.environment.disk import SimulatedDisk
+    from headrace.storage.log.partition_log import PartitionLog
 
 MIB = 1 << 20
 LATER_MS = FIRST_MS + 1_000_000

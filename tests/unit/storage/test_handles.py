@@ -8,15 +8,15 @@ import pytest
 
 from headrace.model.errors import DiskFailure
 from headrace.model.names import LogId, TopicId
-from headrace.simulation.device import Operation, os_error
-from headrace.storage.handles import SEARCHES_SPARED, Handles
-from headrace.storage.recovery import create_log
+from headrace.simulation.environment.device import Operation, os_error
+from headrace.storage.recovery.opening import create_log
+from headrace.storage.segments.segment_cache import SEARCHES_SPARED, Handles
 from tests.unit.storage.small_logs import SETTINGS, append, batch_at, read_all
 
 if TYPE_CHECKING:
-    from headrace.simulation.device import Device
-    from headrace.simulation.disk import SimulatedDisk, SimulatedFile
-    from headrace.storage.log import PartitionLog
+    from headrace.simulation.environment.device import Device
+    from headrace.simulation.environment.disk import SimulatedDisk, SimulatedFile
+    from headrace.storage.log.partition_log import PartitionLog
 
 ROOMY = replace(SETTINGS, segment_bytes=1 << 20)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.names import Epoch, Offset
-from headrace.storage.epochs import EpochStart, LeaderEpochs
+from headrace.storage.files.leader_epochs import EpochStart, LeaderEpochs
 
 
 def epochs_of(*entries: tuple[int, int]) -> LeaderEpochs:

@@ -17,11 +17,11 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.simulation.device import Operation
-from headrace.storage import checkpoints, layout
-from headrace.storage.damage import DamagedLog
-from headrace.storage.store import LogStore
-from headrace.wire.control import Marker
+from headrace.simulation.environment.device import Operation
+from headrace.storage.files import checkpoints, layout
+from headrace.storage.files.damage import DamagedLog
+from headrace.storage.store.log_store import LogStore
+from headrace.wire.batches.markers import Marker
 from tests.contracts.runtimes import on_every_runtime
 from tests.unit.storage.small_logs import FIRST_MS, SETTINGS, append, batch_at, marker_at, read_all
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from headrace.simulation.disk import SimulatedDisk
-    from headrace.storage.log import PartitionLog
-    from headrace.storage.recovery import RecoveryReport
+    from headrace.simulation.environment.disk import SimulatedDisk
+    from headrace.storage.log.partition_log import PartitionLog
+    from headrace.storage.recovery.opening import RecoveryReport
 
 FIRST, SECOND, THIRD = (LogId(TopicId(bytes([7] * 16)), number) for number in range(3))
 A_MOMENT_S = 0.2  # whatever can be done meanwhile is

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.simulation.device import SECTOR, Device
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage import layout
-from headrace.storage.damage import DamagedLog
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import RecoveryReport, open_log
-from headrace.storage.scan import headers_from
+from headrace.simulation.environment.device import SECTOR, Device
+from headrace.simulation.environment.disk import SimulatedDisk
+from headrace.storage.files import layout
+from headrace.storage.files.damage import DamagedLog
+from headrace.storage.recovery.opening import RecoveryReport, open_log
+from headrace.storage.segments.scan import headers_from
+from headrace.storage.segments.segment_cache import Handles
 from tests.unit.storage.small_logs import (
     DIRECTORY,
     LOG_ID,
@@ -27,7 +27,7 @@ from tests.unit.storage.small_logs import (
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import SystemDisk
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 BATCH_BYTES = len(batch_at(0))
 ROOMY = replace(SETTINGS, segment_bytes=1 << 20)

@@ -10,7 +10,7 @@ from tests.unit.storage.small_logs import FIRST_MS, SETTINGS, append, batch_at, 
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import SystemDisk
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
     from headrace.storage.settings import LogSettings
 
 BY_TIME = replace(SETTINGS, retention_ms=1000)

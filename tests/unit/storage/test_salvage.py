@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.disk import ReadFault
-from headrace.runtime.untouched_disk import UntouchedDisk, UntouchedFile
-from headrace.storage import layout
-from headrace.storage.damage import DamagedRange
-from headrace.storage.salvage import (
+from headrace.runtime.overlay_disk import UntouchedDisk, UntouchedFile
+from headrace.storage.files import layout
+from headrace.storage.files.damage import DamagedRange
+from headrace.storage.integrity.salvage import (
     PIECE_BYTES,
     TornEnd,
     WholeBatch,
@@ -21,15 +21,15 @@ from headrace.storage.salvage import (
     whole_batches,
 )
 from headrace.storage.settings import LogSettings
-from headrace.wire.control import Marker
+from headrace.wire.batches.markers import Marker
 from tests.unit.storage.small_logs import DIRECTORY, append, batch_at, log_of, marker_at, new_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.runtime.disk import Disk, SystemDisk
-    from headrace.storage.log import PartitionLog
-    from headrace.storage.salvage import FoundLog
+    from headrace.storage.integrity.salvage import FoundLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 COUNT = 40
 BATCH_BYTES = len(batch_at(0))

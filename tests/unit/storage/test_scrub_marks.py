@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.model.names import LogId, TopicId
-from headrace.storage import checkpoints
-from headrace.storage.scrub_marks import LogEnds, ScrubMark, ScrubMarks
+from headrace.storage.files import checkpoints
+from headrace.storage.files.scrub_marks import LogEnds, ScrubMark, ScrubMarks
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import SystemDisk

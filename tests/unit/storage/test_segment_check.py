@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.disk import ReadFault
-from headrace.simulation.device import Operation
-from headrace.storage import segment_check
-from headrace.storage.damage import DamagedLog
-from headrace.storage.segment_check import BLOCK_BYTES, SegmentCheck
+from headrace.simulation.environment.device import Operation
+from headrace.storage.files.damage import DamagedLog
+from headrace.storage.integrity import segment_check
+from headrace.storage.integrity.segment_check import BLOCK_BYTES, SegmentCheck
 from headrace.storage.settings import LogSettings
 from tests.unit.storage.small_logs import append, batch_at, log_of, new_log, read, read_all
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.runtime.disk import File, SystemDisk
-    from headrace.simulation.device import Device
-    from headrace.simulation.disk import SimulatedDisk
-    from headrace.storage.damage import DamagedRange
-    from headrace.storage.log import PartitionLog
+    from headrace.simulation.environment.device import Device
+    from headrace.simulation.environment.disk import SimulatedDisk
+    from headrace.storage.files.damage import DamagedRange
+    from headrace.storage.log.partition_log import PartitionLog
 
 BATCH_BYTES = len(batch_at(0))
 EPOCH_BYTES = range(12, 16)

@@ -16,26 +16,26 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.simulation.device import Operation
-from headrace.simulation.disk import SimulatedDisk
-from headrace.storage import layout
+from headrace.simulation.environment.device import Operation
+from headrace.simulation.environment.disk import SimulatedDisk
 from headrace.storage.compaction.choice import CompactionSettings
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import CleanedRun
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import open_log
-from headrace.storage.store import LogStore
-from headrace.wire.records import encode_batch
+from headrace.storage.files import layout
+from headrace.storage.recovery.opening import open_log
+from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.store.log_store import LogStore
+from headrace.wire.batches.records import encode_batch
 from tests.unit.storage.compacted_logs import PLENTY, flush, held
 from tests.unit.storage.small_logs import DIRECTORY, FIRST_MS, LOG_ID, SETTINGS, append
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.simulation.device import Device
+    from headrace.simulation.environment.device import Device
     from headrace.storage.compaction.job import Event
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 COMPACTION = CompactionSettings(min_dirty_ratio=0)
 LATER_MS = FIRST_MS + 100_000

@@ -7,14 +7,14 @@ import pytest
 
 from headrace.model.errors import DiskFailure, Refusal
 from headrace.runtime.disk import SystemDisk
-from headrace.simulation.device import Operation, os_error
+from headrace.simulation.environment.device import Operation, os_error
 from headrace.storage.settings import LogSettings
 from tests.unit.storage.small_logs import append, batch_at, end_if_cut, log_of, new_log, read_all, reopened
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import SystemFile
-    from headrace.simulation.device import Device
-    from headrace.simulation.disk import SimulatedDisk
+    from headrace.simulation.environment.device import Device
+    from headrace.simulation.environment.disk import SimulatedDisk
 
 
 @pytest.mark.parametrize("offset", [0, 1, 7, 15, 39])

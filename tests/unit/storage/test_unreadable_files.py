@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.simulation.device import SECTOR
-from headrace.storage import layout
+from headrace.simulation.environment.device import SECTOR
 from headrace.storage.compaction.choice import CompactionSettings
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import Damaged
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.compaction.workers import _next_event
-from headrace.storage.damage import DamagedLog
-from headrace.storage.handles import Handles
-from headrace.storage.recovery import open_log
+from headrace.storage.files import layout
+from headrace.storage.files.damage import DamagedLog
+from headrace.storage.recovery.opening import open_log
+from headrace.storage.segments.segment_cache import Handles
 from headrace.storage.settings import LogSettings
-from headrace.wire.control import Marker
+from headrace.wire.batches.markers import Marker
 from tests.unit.storage.small_logs import FIRST_MS, LOG_ID, append, batch_at, log_of, marker_at, read_all, reopened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.simulation.device import Device
-    from headrace.simulation.disk import SimulatedDisk
-    from headrace.storage.log import PartitionLog
+    from headrace.simulation.environment.device import Device
+    from headrace.simulation.environment.disk import SimulatedDisk
+    from headrace.storage.log.partition_log import PartitionLog
 
 BATCHES = 40
 AGED = LogSettings(segment_bytes=1000, index_interval_bytes=150, retention_ms=1)

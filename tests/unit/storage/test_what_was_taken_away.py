@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.model.names import LogId, TopicId
-from headrace.storage import layout
-from headrace.storage.damage import DamagedLog
-from headrace.storage.handles import SEARCHES_SPARED, Handles
-from headrace.storage.index import TIME_ENTRY_BYTES
-from headrace.storage.recovery import create_log, open_log
+from headrace.storage.files import layout
+from headrace.storage.files.damage import DamagedLog
+from headrace.storage.recovery.opening import create_log, open_log
+from headrace.storage.segments.index import TIME_ENTRY_BYTES
+from headrace.storage.segments.segment_cache import SEARCHES_SPARED, Handles
 from tests.unit.storage.small_logs import (
     DIRECTORY,
     FIRST_MS,

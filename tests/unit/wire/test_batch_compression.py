@@ -9,9 +9,9 @@ import zlib
 import cramjam
 import pytest
 
-from headrace.wire.batches import Codec, CorruptBatch, InflatesTooFar
-from headrace.wire.compression import PACKED_AT_ONCE, XERIAL_BLOCK_SIZE, XERIAL_HEADER, compress, decompress
-from headrace.wire.lz4_frames import check_frame
+from headrace.wire.batches.compression import PACKED_AT_ONCE, XERIAL_BLOCK_SIZE, XERIAL_HEADER, compress, decompress
+from headrace.wire.batches.header import Codec, CorruptBatch, InflatesTooFar
+from headrace.wire.batches.lz4_frames import check_frame
 
 MIB = 1 << 20
 TEXT = b"".join(b"line %d of a text that is worth compressing\n" % number for number in range(5000))

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.wire.batches import (
+from headrace.wire.batches.examination import (
+    LOOP_STEPS,
+    ON_THE_LOOP,
+    Allowance,
+    Demands,
+    Examined,
+    RefusedRecords,
+    TakesLong,
+    examine,
+)
+from headrace.wire.batches.header import (
     HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -21,19 +31,9 @@ from headrace.wire.batches import (
     restamp,
     seal,
 )
-from headrace.wire.examination import (
-    LOOP_STEPS,
-    ON_THE_LOOP,
-    Allowance,
-    Demands,
-    Examined,
-    RefusedRecords,
-    TakesLong,
-    examine,
-)
+from headrace.wire.batches.records import Record, decode_records, encode_batch
+from headrace.wire.batches.validation import check_batch, too_short
 from headrace.wire.produce import RecordError
-from headrace.wire.records import Record, decode_records, encode_batch
-from headrace.wire.validation import check_batch, too_short
 from tests.unit.wire.walk_forms import FORMS
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.wire.batches import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, Codec, CorruptBatch, read_header, seal
-from headrace.wire.records import (
+from headrace.wire.batches.header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, Codec, CorruptBatch, read_header, seal
+from headrace.wire.batches.records import (
     BatchBuilder,
     ControlType,
     Record,
@@ -16,7 +16,7 @@ from headrace.wire.records import (
     encode_batch,
     record_size_max,
 )
-from headrace.wire.varints import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, encode_varint, read_varint
+from headrace.wire.batches.varints import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, encode_varint, read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.wire.records import encode_batch
-from headrace.wire.varints import encode_varint
+from headrace.wire.batches.records import encode_batch
+from headrace.wire.batches.varints import encode_varint
 from tests.unit.wire.walk_forms import FORMS, compiled, interpreted
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Files that `headrace demo` lays out."""
+"""Files that the tour and the README show: a pipeline and its messages; touches nothing."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.coordinators.deadlines import Deadlines
 from headrace.coordinators.effects import Effects, Reply
-from headrace.coordinators.groups import offset_commands
-from headrace.coordinators.groups.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from headrace.coordinators.groups.expiry import Group, group_tombstones, offset_tombstone, sweep
-from headrace.coordinators.groups.modern import ModernGroup
-from headrace.coordinators.groups.modern_checks import check_heartbeat
-from headrace.coordinators.groups.modern_members import JOIN_EPOCH
-from headrace.coordinators.groups.offsets import CommittedOffsets
+from headrace.coordinators.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from headrace.coordinators.groups.modern.checks import check_heartbeat
+from headrace.coordinators.groups.modern.members import JOIN_EPOCH
+from headrace.coordinators.groups.modern.modern_group import ModernGroup
+from headrace.coordinators.groups.offsets import offset_commands
+from headrace.coordinators.groups.offsets.committed_offsets import CommittedOffsets
+from headrace.coordinators.groups.offsets.expiry import Group, group_tombstones, offset_tombstone, sweep
 from headrace.coordinators.groups.sizes import GroupSizes, heartbeat_bytes, join_bytes, sync_bytes
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import ID_BYTES_MAX, NO_PRODUCER, ProducerId
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from headrace.coordinators.effects import Caller, Now, Token
-    from headrace.coordinators.groups.expiry import Step
+    from headrace.coordinators.groups.offsets.expiry import Step
     from headrace.coordinators.groups.settings import GroupSettings, OwnTimes
     from headrace.coordinators.groups.topics import Topics
     from headrace.coordinators.records import LogRecord

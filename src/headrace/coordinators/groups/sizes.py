@@ -13,7 +13,7 @@ from headrace.model.errors import ErrorCode, Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace.coordinators.groups.expiry import Group
+    from headrace.coordinators.groups.offsets.expiry import Group
     from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from headrace.wire.messages.join_group import JoinGroupRequest
     from headrace.wire.messages.sync_group import SyncGroupRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.coordinators.groups.topic_patterns import TopicPattern
+from headrace.coordinators.patterns.name_patterns import TopicPattern
 from headrace.coordinators.transactions.state import Status
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""HTTP: health and metrics."""
+"""HTTP: health and metrics of a node, read-only."""

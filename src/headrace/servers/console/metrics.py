@@ -11,8 +11,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from headrace import __version__
-from headrace.broker.counters import LAG_BUCKETS_S
-from headrace.metadata.partition_counts import count_partitions
+from headrace.broker.partitions.counters import LAG_BUCKETS_S
+from headrace.metadata.image.partition_counts import count_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""The Kafka protocol: one connection class, one handler file per API."""
+"""The Kafka protocol: a listener, its connections, and one handler file per API."""

@@ -21,86 +21,87 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.broker.node import Node
-    from headrace.servers.kafka.connection import Connection
+    from headrace.servers.kafka.connections.connection import Connection
     from headrace.servers.kafka.server import KafkaServer
 
 log = logging.getLogger(__name__)
 
-SERVED = (
-    ApiKey.PRODUCE,
-    ApiKey.FETCH,
-    ApiKey.LIST_OFFSETS,
-    ApiKey.METADATA,
-    ApiKey.OFFSET_COMMIT,
-    ApiKey.OFFSET_FETCH,
-    ApiKey.FIND_COORDINATOR,
-    ApiKey.JOIN_GROUP,
-    ApiKey.HEARTBEAT,
-    ApiKey.LEAVE_GROUP,
-    ApiKey.SYNC_GROUP,
-    ApiKey.DESCRIBE_GROUPS,
-    ApiKey.LIST_GROUPS,
-    ApiKey.API_VERSIONS,
-    ApiKey.CREATE_TOPICS,
-    ApiKey.DELETE_TOPICS,
-    ApiKey.DELETE_RECORDS,
-    ApiKey.INIT_PRODUCER_ID,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH,
-    ApiKey.ADD_PARTITIONS_TO_TXN,
-    ApiKey.ADD_OFFSETS_TO_TXN,
-    ApiKey.END_TXN,
-    ApiKey.WRITE_TXN_MARKERS,
-    ApiKey.TXN_OFFSET_COMMIT,
-    ApiKey.DESCRIBE_ACLS,
-    ApiKey.CREATE_ACLS,
-    ApiKey.DELETE_ACLS,
-    ApiKey.DESCRIBE_CONFIGS,
-    ApiKey.ALTER_CONFIGS,
-    ApiKey.ALTER_REPLICA_LOG_DIRS,
-    ApiKey.DESCRIBE_LOG_DIRS,
-    ApiKey.CREATE_PARTITIONS,
-    ApiKey.DELETE_GROUPS,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS,
-    ApiKey.ELECT_LEADERS,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    ApiKey.OFFSET_DELETE,
-    ApiKey.DESCRIBE_QUORUM,
-    ApiKey.UPDATE_FEATURES,
-    ApiKey.DESCRIBE_CLUSTER,
-    ApiKey.DESCRIBE_PRODUCERS,
-    ApiKey.UNREGISTER_BROKER,
-    ApiKey.DESCRIBE_TRANSACTIONS,
-    ApiKey.LIST_TRANSACTIONS,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    ApiKey.CONSUMER_GROUP_DESCRIBE,
-    ApiKey.LIST_CONFIG_RESOURCES,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-    ApiKey.ADD_RAFT_VOTER,
-    ApiKey.REMOVE_RAFT_VOTER,
-    ApiKey.DRAIN_NODE,
-    ApiKey.PLAN_REBALANCE,
-    ApiKey.SCRUB_LOGS,
-)
+SERVED = {
+    ApiKey.PRODUCE: "records.produce",
+    ApiKey.FETCH: "records.fetch",
+    ApiKey.LIST_OFFSETS: "records.list_offsets",
+    ApiKey.METADATA: "topics.metadata",
+    ApiKey.OFFSET_COMMIT: "groups.offset_commit",
+    ApiKey.OFFSET_FETCH: "groups.offset_fetch",
+    ApiKey.FIND_COORDINATOR: "groups.find_coordinator",
+    ApiKey.JOIN_GROUP: "groups.join_group",
+    ApiKey.HEARTBEAT: "groups.heartbeat",
+    ApiKey.LEAVE_GROUP: "groups.leave_group",
+    ApiKey.SYNC_GROUP: "groups.sync_group",
+    ApiKey.DESCRIBE_GROUPS: "groups.describe_groups",
+    ApiKey.LIST_GROUPS: "groups.list_groups",
+    ApiKey.API_VERSIONS: "cluster.api_versions",
+    ApiKey.CREATE_TOPICS: "topics.create_topics",
+    ApiKey.DELETE_TOPICS: "topics.delete_topics",
+    ApiKey.DELETE_RECORDS: "records.delete_records",
+    ApiKey.INIT_PRODUCER_ID: "transactions.init_producer_id",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "records.offset_for_leader_epoch",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "transactions.add_partitions_to_txn",
+    ApiKey.ADD_OFFSETS_TO_TXN: "transactions.add_offsets_to_txn",
+    ApiKey.END_TXN: "transactions.end_txn",
+    ApiKey.WRITE_TXN_MARKERS: "transactions.write_txn_markers",
+    ApiKey.TXN_OFFSET_COMMIT: "transactions.txn_offset_commit",
+    ApiKey.DESCRIBE_ACLS: "acls.describe_acls",
+    ApiKey.CREATE_ACLS: "acls.create_acls",
+    ApiKey.DELETE_ACLS: "acls.delete_acls",
+    ApiKey.DESCRIBE_CONFIGS: "configs.describe_configs",
+    ApiKey.ALTER_CONFIGS: "configs.alter_configs",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: "replicas.alter_replica_log_dirs",
+    ApiKey.DESCRIBE_LOG_DIRS: "replicas.describe_log_dirs",
+    ApiKey.CREATE_PARTITIONS: "topics.create_partitions",
+    ApiKey.DELETE_GROUPS: "groups.delete_groups",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "configs.incremental_alter_configs",
+    ApiKey.ELECT_LEADERS: "replicas.elect_leaders",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "replicas.alter_partition_reassignments",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "replicas.list_partition_reassignments",
+    ApiKey.OFFSET_DELETE: "groups.offset_delete",
+    ApiKey.DESCRIBE_QUORUM: "cluster.describe_quorum",
+    ApiKey.UPDATE_FEATURES: "cluster.update_features",
+    ApiKey.DESCRIBE_CLUSTER: "cluster.describe_cluster",
+    ApiKey.DESCRIBE_PRODUCERS: "transactions.describe_producers",
+    ApiKey.UNREGISTER_BROKER: "cluster.unregister_broker",
+    ApiKey.DESCRIBE_TRANSACTIONS: "transactions.describe_transactions",
+    ApiKey.LIST_TRANSACTIONS: "transactions.list_transactions",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "groups.consumer_group_heartbeat",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "groups.consumer_group_describe",
+    ApiKey.LIST_CONFIG_RESOURCES: "configs.list_config_resources",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "topics.describe_topic_partitions",
+    ApiKey.ADD_RAFT_VOTER: "cluster.add_raft_voter",
+    ApiKey.REMOVE_RAFT_VOTER: "cluster.remove_raft_voter",
+    ApiKey.DRAIN_NODE: "cluster.drain_node",
+    ApiKey.PLAN_REBALANCE: "replicas.plan_rebalance",
+    ApiKey.SCRUB_LOGS: "replicas.scrub_logs",
+}
+"""Each API's handler: its room in `handlers/`, and its file there."""
 
-SERVED_TO_NODES = (
-    ApiKey.ALTER_PARTITION,
-    ApiKey.BROKER_REGISTRATION,
-    ApiKey.BROKER_HEARTBEAT,
-    ApiKey.ALLOCATE_PRODUCER_IDS,
-    ApiKey.RAFT_REQUEST_VOTE,
-    ApiKey.RAFT_VOTE_ANSWER,
-    ApiKey.RAFT_APPEND_ENTRIES,
-    ApiKey.RAFT_APPEND_ANSWER,
-    ApiKey.RAFT_INSTALL_SNAPSHOT,
-    ApiKey.RAFT_TAKE_OVER,
-    ApiKey.FORWARD,
-    ApiKey.GREET,
-    ApiKey.JOIN_CLUSTER,
-    ApiKey.GIVE_UP_REPLICA,
-    ApiKey.LIVE_TRANSACTIONS,
-    ApiKey.DESCRIBE_LOG_ENDS,
-)
+SERVED_TO_NODES = {
+    ApiKey.ALTER_PARTITION: "nodes.alter_partition",
+    ApiKey.BROKER_REGISTRATION: "nodes.broker_registration",
+    ApiKey.BROKER_HEARTBEAT: "nodes.broker_heartbeat",
+    ApiKey.ALLOCATE_PRODUCER_IDS: "nodes.allocate_producer_ids",
+    ApiKey.RAFT_REQUEST_VOTE: "nodes.raft",
+    ApiKey.RAFT_VOTE_ANSWER: "nodes.raft",
+    ApiKey.RAFT_APPEND_ENTRIES: "nodes.raft",
+    ApiKey.RAFT_APPEND_ANSWER: "nodes.raft",
+    ApiKey.RAFT_INSTALL_SNAPSHOT: "nodes.raft",
+    ApiKey.RAFT_TAKE_OVER: "nodes.raft",
+    ApiKey.FORWARD: "nodes.forward",
+    ApiKey.GREET: "nodes.greet",
+    ApiKey.JOIN_CLUSTER: "nodes.join_cluster",
+    ApiKey.GIVE_UP_REPLICA: "nodes.give_up_replica",
+    ApiKey.LIVE_TRANSACTIONS: "nodes.live_transactions",
+    ApiKey.DESCRIBE_LOG_ENDS: "nodes.describe_log_ends",
+}
 """Only where nodes listen for each other; clients do not hear of them."""
 
 DECIDED_BY_CONTROLLER = {
@@ -121,17 +122,6 @@ DECIDED_BY_CONTROLLER = {
 """Any node takes them, and passes them on. Some only ask; what they ask, the controller knows first or alone."""
 
 _TWO_STAGE = {ApiKey.PRODUCE, ApiKey.FETCH}
-_MODULES = dict.fromkeys(
-    (
-        ApiKey.RAFT_REQUEST_VOTE,
-        ApiKey.RAFT_VOTE_ANSWER,
-        ApiKey.RAFT_APPEND_ENTRIES,
-        ApiKey.RAFT_APPEND_ANSWER,
-        ApiKey.RAFT_INSTALL_SNAPSHOT,
-        ApiKey.RAFT_TAKE_OVER,
-    ),
-    "raft",
-)
 
 
 class Request(NamedTuple):
@@ -175,7 +165,8 @@ def _load(key: ApiKey) -> Api:
     name = key.name.lower()
     if key in _TWO_STAGE:
         return Api(name, request_class(key), _never)
-    handle = import_module(f"headrace.servers.kafka.handlers.{_MODULES.get(key, name)}").handle
+    place = SERVED.get(key) or SERVED_TO_NODES[key]
+    handle = import_module(f"headrace.servers.kafka.handlers.{place}").handle
     return Api(name, request_class(key), _passed_on(handle) if key in DECIDED_BY_CONTROLLER else handle)
 
 
@@ -216,6 +207,6 @@ def unsupported_version_answer(api_key: int, correlation_id: int) -> bytes | Non
     """
     if api_key != ApiKey.API_VERSIONS:
         return None
-    from headrace.servers.kafka.handlers import api_versions  # noqa: PLC0415 - loaded when first needed, as all handlers
+    from headrace.servers.kafka.handlers.cluster import api_versions  # noqa: PLC0415 - loaded when first needed, as all
 
     return encode_response(correlation_id, api_key, 0, api_versions.unsupported_version())

@@ -12,7 +12,7 @@ from headrace.model.names import TopicId as TopicIdOf
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.metadata.image import Topic
+    from headrace.metadata.image.cluster_image import Topic
     from headrace.model.names import TopicId
     from headrace.servers.kafka.apis import Request
 

@@ -6,21 +6,21 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from headrace.metadata.configs import INT_MAX
+from headrace.metadata.configs.config_keys import INT_MAX
+from headrace.runtime.fair_queue import Turns
 from headrace.runtime.tasks import TaskScope
-from headrace.runtime.turns import Turns
-from headrace.servers.kafka import answer_memory, request_memory
-from headrace.servers.kafka.answer_memory import AnswerMemory
-from headrace.servers.kafka.connection import Connection
-from headrace.servers.kafka.connection_table import ConnectionTable, parse_overrides
-from headrace.servers.kafka.parked_fetches import ParkedFetches
-from headrace.servers.kafka.request_memory import RequestMemory
-from headrace.servers.kafka.wakes import Wakes
+from headrace.servers.kafka.connections.connection import Connection
+from headrace.servers.kafka.connections.connection_table import ConnectionTable, parse_overrides
+from headrace.servers.kafka.limits import answer_memory, request_memory
+from headrace.servers.kafka.limits.answer_memory import AnswerMemory
+from headrace.servers.kafka.limits.parked_fetches import ParkedFetches
+from headrace.servers.kafka.limits.request_memory import RequestMemory
+from headrace.servers.kafka.limits.wakes import Wakes
 from headrace.wire.frames import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
-    from headrace.metadata.image import Topic
+    from headrace.metadata.image.cluster_image import Topic
     from headrace.model.names import TopicId
     from headrace.runtime.network import Address, Listener
     from headrace.wire.messages.metadata import MetadataResponseTopic

@@ -1,1 +1,3 @@
-"""Keep the newest record of each key: what is cleaned, what stays of it, and how the cleaned bytes take their place."""
+"""Keep the newest record of each key: which log is cleaned, what stays of it, and how cleaned segments replace the old
+ones in a log that is in use.
+"""

@@ -9,22 +9,22 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from headrace.storage import layout
 from headrace.storage.compaction.job import CleanedRun, CleaningJob, Finished, NewSegment, Source, Worked
 from headrace.storage.compaction.key_map import KeyMap
 from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedTransactions, Sieve
-from headrace.storage.damage import DamagedLog, UnreadableRecords
-from headrace.storage.scan import is_plausible
-from headrace.storage.segment import RELATIVE_OFFSET_MAX, Segment
-from headrace.wire.batches import HEADER_SIZE, CorruptBatch, crc_matches, read_header
-from headrace.wire.trimming import keys_of, records_of
+from headrace.storage.files import layout
+from headrace.storage.files.damage import DamagedLog, UnreadableRecords
+from headrace.storage.segments.scan import is_plausible
+from headrace.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
+from headrace.wire.batches.header import HEADER_SIZE, CorruptBatch, crc_matches, read_header
+from headrace.wire.batches.trimming import keys_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from headrace.runtime.disk import Disk, File
     from headrace.storage.compaction.job import Event
-    from headrace.wire.batches import BatchHeader, Buffer
+    from headrace.wire.batches.header import BatchHeader, Buffer
 
 CHUNK_BYTES = 1 << 20  # one read or write, and the step after which the throttle looks
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
-from headrace.storage.damage import DamagedLog, UnreadableRecords
+from headrace.storage.files.damage import DamagedLog, UnreadableRecords
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from headrace.storage.compaction.choice import NO_LAG_LIMIT, CompactionSettings, Dirtiness, assess
 from headrace.storage.compaction.job import CleaningJob, Source
-from headrace.storage.compaction.mark import NOTHING_CLEAN
 from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
+from headrace.storage.files.cleaner_checkpoint import NOTHING_CLEAN
 
 if TYPE_CHECKING:
-    from headrace.storage.log import PartitionLog
+    from headrace.storage.log.partition_log import PartitionLog
 
 
 def dirtiness_of(log: PartitionLog, settings: CompactionSettings, stable_offset: int, now_ms: int) -> Dirtiness:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.wire.trimming import empty_batch, keys_of, records_of, trim_batch
+from headrace.wire.batches.trimming import empty_batch, keys_of, records_of, trim_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from headrace.storage.compaction.key_map import KeyMap
-    from headrace.wire.batches import BatchHeader, Buffer
+    from headrace.wire.batches.header import BatchHeader, Buffer
 
 HORIZON_MAX = 2**63 - 1  # what the field holds; it means for ever
 INFLATE_MAX = 64 << 20  # as for batches on their way in: what unfolds further was never taken into a compacted topic

@@ -6,12 +6,12 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.runtime.companions import Companion
 from headrace.runtime.disk import ReadFault
+from headrace.runtime.worker_process import Companion
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import Damaged, Failed, decode_event, is_last_event
-from headrace.storage.damage import DamagedLog
-from headrace.storage.reading import damage_by
+from headrace.storage.files.damage import DamagedLog
+from headrace.storage.files.read_faults import damage_by
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.storage.compaction.job import CleaningJob, Event
 
 LANE = "cleaner"
-WORKER = "headrace.storage.compaction.worker"
+WORKER = "headrace.storage.compaction.worker_main"
 
 
 class CleaningWorker(Protocol):

@@ -1,1 +1,1 @@
-"""One file per API: a message in, a message out."""
+"""One file per API, in rooms by subject: a message in, a message out."""

@@ -1,0 +1,175 @@
+"""Raft's messages as requests between nodes, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from headrace.broker.metadata.entries import batch_of, entries_of
+from headrace.broker.metadata.snapshots import encode_snapshot, open_snapshot
+from headrace.metadata.image.incarnations import UNSAID, Life
+from headrace.model.names import NodeId, Offset
+from headrace.raft.log import Term
+from headrace.raft.membership import Replica
+from headrace.raft.messages import (
+    AppendAnswer,
+    AppendEntries,
+    InstallSnapshot,
+    RequestVote,
+    TakeOver,
+    VoteAnswer,
+)
+from headrace.wire.batches.header import CorruptBatch
+from headrace.wire.messages.raft_append_answer import RaftAppendAnswerRequest
+from headrace.wire.messages.raft_append_entries import RaftAppendEntriesRequest
+from headrace.wire.messages.raft_install_snapshot import RaftInstallSnapshotRequest
+from headrace.wire.messages.raft_request_vote import RaftRequestVoteRequest
+from headrace.wire.messages.raft_take_over import RaftTakeOverRequest
+from headrace.wire.messages.raft_vote_answer import RaftVoteAnswerRequest
+
+if TYPE_CHECKING:
+    from headrace.raft.log import Entry
+    from headrace.raft.messages import Letter, Message
+
+RaftRequest = (
+    RaftRequestVoteRequest
+    | RaftVoteAnswerRequest
+    | RaftAppendEntriesRequest
+    | RaftAppendAnswerRequest
+    | RaftInstallSnapshotRequest
+    | RaftTakeOverRequest
+)
+
+
+def to_wire(letter: Letter, cluster_id: str, life: Life = UNSAID) -> RaftRequest:
+    """`life` is the sender's: whoever knows a later one of its disk does not believe what this one says."""
+    request = _request(letter, cluster_id)
+    request.life, request.incarnation = life
+    return request
+
+
+def _request(letter: Letter, cluster_id: str) -> RaftRequest:
+    message = letter.message
+    source, directory = message.source
+    match message:
+        case AppendEntries():
+            return RaftAppendEntriesRequest(
+                letter.target,
+                cluster_id,
+                source,
+                directory,
+                message.term,
+                message.previous_end,
+                message.previous_term,
+                message.commit_end,
+                message.session,
+                message.round,
+                memoryview(b"".join(batch_of(entry) for entry in message.entries)),
+            )
+        case AppendAnswer():
+            return RaftAppendAnswerRequest(
+                letter.target,
+                cluster_id,
+                source,
+                directory,
+                message.term,
+                message.is_accepted,
+                message.end,
+                message.hint_term,
+                message.asked_end,
+                message.session,
+                message.round,
+            )
+        case RequestVote():
+            return RaftRequestVoteRequest(
+                letter.target,
+                cluster_id,
+                source,
+                directory,
+                message.term,
+                message.last_term,
+                message.end,
+                message.is_rehearsal,
+                message.is_appointed,
+            )
+        case VoteAnswer():
+            return RaftVoteAnswerRequest(
+                letter.target, cluster_id, source, directory, message.term, message.is_granted, message.is_rehearsal
+            )
+        case InstallSnapshot():
+            return RaftInstallSnapshotRequest(
+                letter.target,
+                cluster_id,
+                source,
+                directory,
+                message.term,
+                message.session,
+                message.round,
+                encode_snapshot(message.snapshot),
+            )
+        case TakeOver():
+            return RaftTakeOverRequest(letter.target, cluster_id, source, directory, message.term)
+        case _:
+            assert_never(message)
+
+
+def life_of(request: RaftRequest) -> Life:
+    return Life(request.life, request.incarnation)
+
+
+def from_wire(request: RaftRequest) -> Message:
+    """Raises CorruptBatch if entries were damaged on the way. A snapshot has to be checked before: it takes long."""
+    source, term = Replica(NodeId(request.source), request.directory), Term(request.term)
+    match request:
+        case RaftAppendEntriesRequest():
+            return AppendEntries(
+                source,
+                term,
+                Offset(request.previous_end),
+                Term(request.previous_term),
+                _entries(request),
+                Offset(request.commit_end),
+                request.session,
+                request.round,
+            )
+        case RaftAppendAnswerRequest():
+            return AppendAnswer(
+                source,
+                term,
+                request.is_accepted,
+                Offset(request.end),
+                Term(request.hint_term),
+                Offset(request.asked_end),
+                request.session,
+                request.round,
+            )
+        case RaftRequestVoteRequest():
+            return RequestVote(
+                source,
+                term,
+                Term(request.last_term),
+                Offset(request.end),
+                request.is_rehearsal,
+                request.is_appointed,
+            )
+        case RaftVoteAnswerRequest():
+            return VoteAnswer(source, term, request.is_granted, request.is_rehearsal)
+        case RaftInstallSnapshotRequest():
+            return InstallSnapshot(source, term, open_snapshot(request.snapshot), request.session, request.round)
+        case RaftTakeOverRequest():
+            return TakeOver(source, term)
+        case _:
+            assert_never(request)
+
+
+def _entries(request: RaftAppendEntriesRequest) -> tuple[Entry, ...]:
+    """Place and term of a batch stand outside of what its CRC covers. So each must follow from the one before."""
+    entries = tuple(entries_of(memoryview(request.entries or b"")))
+    end, term = request.previous_end, request.previous_term
+    for entry in entries:
+        if entry.base != end or not term <= entry.term <= request.term:
+            raise CorruptBatch(
+                f"an entry of term {entry.term} begins at {entry.base}; expected is {end}, "
+                f"and a term from {term} to {request.term}"
+            )
+        end, term = entry.end, entry.term
+    return entries

@@ -1,0 +1,247 @@
+"""`headrace serve`: its options. The node itself is put together in `serve.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.terminal.numbers import node_number
+from headrace.cli.terminal.options import HELP, pair
+from headrace.model.names import NODE_ID_MAX
+
+if TYPE_CHECKING:
+    from headrace.cli.serve.server_properties import ServerProperties
+    from headrace.model.names import NodeId
+    from headrace.runtime.network import Address
+
+OFF = "off"
+
+
+@click.command("serve", context_settings=HELP)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="headrace-data",
+    envvar="HEADRACE_DATA_DIR",
+    show_default=True,
+    show_envvar=True,
+    help="Where the node keeps what it stores.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:9092",
+    envvar="HEADRACE_LISTEN",
+    metavar="HOST:PORT",
+    show_default=True,
+    show_envvar=True,
+    help="For Kafka clients.",
+)
+@click.option(
+    "--http",
+    default="127.0.0.1:8080",
+    envvar="HEADRACE_HTTP",
+    metavar="HOST:PORT",
+    show_default=True,
+    show_envvar=True,
+    help=f"For health checks and metrics; `{OFF}` for none.",
+)
+@click.option(
+    "--advertise",
+    envvar="HEADRACE_ADVERTISE",
+    metavar="HOST:PORT",
+    show_envvar=True,
+    help="The address that clients are told to use. Default: the one they dialled.",
+)
+@click.option(
+    "--node-id",
+    type=node_number,
+    envvar="HEADRACE_NODE_ID",
+    show_envvar=True,
+    help="Who this node is; stays with its data. Default: what the data says, else 1.",
+)
+@click.option(
+    "--cluster-listen",
+    envvar="HEADRACE_CLUSTER_LISTEN",
+    metavar="HOST:PORT",
+    show_envvar=True,
+    help="For the other nodes of a cluster. Default: this node's place in --voters, else nobody can join.",
+)
+@click.option(
+    "--voters",
+    envvar="HEADRACE_VOTERS",
+    metavar="ID@HOST:PORT,…",
+    show_envvar=True,
+    help="The nodes that start a cluster together, this one among them; where each listens for the others. "
+    "Founds it at the first start; later, where to look for those who have moved.",
+)
+@click.option(
+    "--join",
+    envvar="HEADRACE_JOIN",
+    metavar="HOST:PORT,…",
+    show_envvar=True,
+    help="Become part of a cluster that runs: where any of its nodes listen for the others. Needs --cluster-listen, "
+    "and at the first start an empty data directory; later it tells the others where this node is now.",
+)
+@click.option("--rack", envvar="HEADRACE_RACK", show_envvar=True, help="Replicas are kept on different racks.")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    envvar="HEADRACE_CONFIG",
+    show_envvar=True,
+    help="A TOML file of settings, or Kafka's server.properties (*.properties). Options and -X win over it.",
+)
+@click.option(
+    "-X",
+    "settings",
+    type=pair,
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="One setting, under Kafka's name. Repeatable.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    envvar="HEADRACE_LOG_LEVEL",
+    show_default=True,
+    show_envvar=True,
+    help="What is worth a line on stderr.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    envvar="HEADRACE_LOG_FORMAT",
+    show_default=True,
+    show_envvar=True,
+    help="Lines for people, or for programs.",
+)
+def command(
+    data_dir: Path,
+    listen: str,
+    http: str,
+    advertise: str | None,
+    node_id: int | None,
+    cluster_listen: str | None,
+    voters: str | None,
+    join: str | None,
+    rack: str | None,
+    config: Path | None,
+    settings: tuple[tuple[str, str], ...],
+    log_level: str,
+    log_format: str,
+) -> int:
+    """Run a node until Ctrl-C or SIGTERM. It needs no options.
+
+    When it is ready it prints one line with its addresses. Port 0 takes any that is free.
+    """
+    from headrace.cli.serve import node_process as serve
+    from headrace.cli.terminal.complaints import Complaint
+
+    if voters and join:
+        raise click.UsageError("--voters founds a cluster, --join enters one that exists: give one of them")
+    said = _said_by(config)
+    options = serve.ServeOptions(
+        data_dir=(_is_left_open("data_dir") and said.data_dir) or data_dir,
+        listen=(_is_left_open("listen") and said.listen) or _address(listen, "--listen"),
+        http=None if http == OFF else _address(http, "--http"),
+        advertised=said.advertised if advertise is None else _address(advertise, "--advertise"),
+        node_id=said.node_id if node_id is None else node_id,
+        cluster_listen=said.cluster_listen if cluster_listen is None else _address(cluster_listen, "--cluster-listen"),
+        voters=_voters(voters) if voters else {} if join else said.voters,
+        join=_addresses(join, "--join") if join else () if voters else said.join,
+        rack=said.rack if rack is None else rack,
+        configs=said.configs | dict(settings),
+    )
+    if options.join and options.cluster_listen is None:
+        raise click.UsageError("a node that enters a cluster is found by the others there: add --cluster-listen")
+    serve.configure_logging(log_level, log_format)
+    for note in said.notes:
+        serve.log.info("%s: %s", config, note)
+    try:
+        return serve.serve(options)
+    except serve.CannotStart as reason:
+        raise Complaint(f"the node cannot start: {reason}") from reason
+
+
+def _is_left_open(option: str) -> bool:
+    """Neither the command line nor the environment says anything about it."""
+    return click.get_current_context().get_parameter_source(option) is click.core.ParameterSource.DEFAULT
+
+
+def _addresses(text: str, option: str) -> tuple[Address, ...]:
+    return tuple(_address(part.strip(), option) for part in text.split(","))
+
+
+def _address(text: str, option: str) -> Address:
+    from headrace.client.connections.view import parse_address
+
+    try:
+        return parse_address(text, port_min=0)
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong), param_hint=option) from wrong
+
+
+def _voters(text: str) -> dict[NodeId, Address]:
+    from headrace.model.names import NodeId
+
+    voters: dict[NodeId, Address] = {}
+    for part in text.split(","):
+        number, sign, address = part.strip().partition("@")
+        if not sign or not number.isdigit() or int(number) > NODE_ID_MAX:
+            raise click.BadParameter(
+                f"{part.strip()!r} is no voter; expected id@host:port, such as 1@10.0.0.1:9093", param_hint="--voters"
+            )
+        node_id, at = NodeId(int(number)), _address(address, "--voters")
+        if node_id in voters or at in voters.values():
+            raise click.BadParameter(
+                f"{part.strip()!r} names a node or an address for the second time; each voter has its own of both",
+                param_hint="--voters",
+            )
+        voters[node_id] = at
+    return voters
+
+
+def _said_by(path: Path | None) -> ServerProperties:
+    """What the configuration file says. One of ours says nothing but settings."""
+    from headrace.cli.serve.server_properties import CannotBeMeant, NotProperties, ServerProperties, understand
+    from headrace.cli.terminal.complaints import USAGE, Complaint
+
+    if path is None:
+        return ServerProperties()
+    if path.suffix != ".properties":
+        return ServerProperties(configs=_settings_from(path))
+    try:
+        return understand(path.read_bytes())
+    except (NotProperties, CannotBeMeant) as wrong:
+        raise Complaint(f"{path}, {wrong}", exit_code=USAGE) from wrong
+
+
+def _settings_from(path: Path) -> dict[str, str]:
+    import tomllib
+
+    from headrace.cli.terminal.complaints import USAGE, Complaint
+
+    try:
+        with path.open("rb") as file:
+            return dict(flattened(tomllib.load(file)))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+        raise Complaint(f"{path} is not TOML: {wrong}", exit_code=USAGE) from wrong
+
+
+def flattened(content: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Settings as names and texts. Tables and dotted names mean the same: `[log] dirs` is `log.dirs`."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in content.items():
+        match value:
+            case dict():
+                pairs += flattened(value, f"{prefix}{name}.")
+            case bool():
+                pairs.append((prefix + name, "true" if value else "false"))
+            case list():
+                pairs.append((prefix + name, ",".join(str(element) for element in value)))
+            case _:
+                pairs.append((prefix + name, str(value)))
+    return pairs

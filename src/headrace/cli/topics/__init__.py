@@ -1,0 +1,3 @@
+"""`headrace topics`: create, list, describe, alter, delete; may touch `client`, and `cli.cluster` for a warning about
+the cluster's health.
+"""

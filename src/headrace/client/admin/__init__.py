@@ -1,0 +1,1 @@
+"""What an operator asks of a cluster: topics, settings, replicas, groups, transactions."""

@@ -1,0 +1,1 @@
+"""Sending records in batches, with or without transactions; it reads nothing."""

@@ -1,0 +1,444 @@
+"""Sends messages in batches: one request carries a thousand, where one by one they would cost a thousand.
+
+A batch leaves when it is full, or when its oldest message has waited for `linger_ms`. A producer that asks for all
+acknowledgements is idempotent: it numbers its batches, so that a retry after a lost answer is not written twice.
+
+With a transactional id, messages become visible together or not at all, to whoever reads only what is committed:
+
+    async with producer.transaction():
+        await producer.send("orders", key, value)
+        await producer.send_offsets(consumer.assignment, consumer.group_metadata)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from headrace.client.connections.cluster import no_such_partition
+from headrace.client.errors import ClientError, DeliveryFailed, TransactionAborted
+from headrace.client.producing.batch import PendingBatch, Receipt
+from headrace.client.producing.delivery import Deliveries
+from headrace.client.producing.lane import Lane
+from headrace.client.producing.partitioner import StickyPartitioner
+from headrace.model.errors import Refusal
+from headrace.model.names import NO_TIMESTAMP, TIMESTAMP_MAX_MS, TopicPartition
+from headrace.runtime.tasks import TaskScope, uninterrupted
+from headrace.wire.batches.header import Codec
+from headrace.wire.batches.records import record_size_max
+from headrace.wire.partitioning import partition_for_key
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from headrace.client.connections.cluster import Cluster
+    from headrace.client.connections.view import Topic
+    from headrace.client.groups.group_offsets import GroupMetadata
+    from headrace.client.producing.transactions import Outcome, Transactions
+    from headrace.wire.batches.records import Headers
+
+BATCH_BYTES = 1 << 20  # just under Kafka's default max.message.bytes; larger ones gain nothing
+BUFFER_BYTES = 32 << 20  # Kafka's buffer.memory: a slow node must slow its producers, not fill their memory
+LINGER_MS = 5.0  # Kafka's default since 4.0: little delay, far fewer requests
+DELIVERY_TIMEOUT_S = 120.0  # Kafka's delivery.timeout.ms: from `send` to giving up, retries included
+TRANSACTION_TIMEOUT_MS = 60_000  # Kafka's default: how long an open transaction may hold up those who read committed
+_PAYLOAD = (bytes, type(None), bytearray, memoryview)  # what a key or a value may be
+UNSEEN_FAILURES_MAX = 1000  # kept for `flush` to tell; whoever never flushes must not fill the memory
+
+
+class Acks(IntEnum):
+    """What a producer waits for."""
+
+    NONE = 0
+    LEADER = 1
+    ALL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    acks: Acks = Acks.ALL
+    codec: Codec = Codec.NONE
+    batch_bytes: int = BATCH_BYTES
+    linger_ms: float = LINGER_MS
+    buffer_bytes: int = BUFFER_BYTES
+    delivery_timeout_s: float = DELIVERY_TIMEOUT_S
+    is_idempotent: bool | None = None
+    """None: exactly when `acks` is ALL, the only case where it means something."""
+    transactional_id: str | None = None
+    """A name that stays over restarts. Whoever takes it over aborts what the one before left open, and fences it."""
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+
+    def __post_init__(self) -> None:
+        if self.is_idempotent and self.acks is not Acks.ALL:
+            raise ValueError("an idempotent producer needs acks=all: without it a retry cannot be told from a loss")
+        if self.transactional_id is not None and not (self.transactional_id and self.numbers_batches):
+            raise ValueError("a transactional id is not empty, and needs an idempotent producer with acks=all")
+        for name in ("batch_bytes", "buffer_bytes", "transaction_timeout_ms"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
+        if self.linger_ms < 0:
+            raise ValueError(f"linger_ms is {self.linger_ms}; expected 0 or more")
+
+    @property
+    def numbers_batches(self) -> bool:
+        return self.acks is Acks.ALL if self.is_idempotent is None else self.is_idempotent
+
+
+class BatchingProducer:
+    """Use it with `async with`: leaving the block sends what is left.
+
+    `send` returns once a message is in a batch. Await the receipt that it returns for the outcome; what goes wrong with
+    messages whose receipt nobody awaits is raised by the next `flush`.
+    """
+
+    def __init__(self, cluster: Cluster, settings: ProducerSettings | None = None) -> None:
+        self.settings = settings or ProducerSettings()
+        self.delivered_count = 0
+        self.delivered_bytes = 0
+        """Of keys and values."""
+        self.failed_count = 0
+        self._cluster = cluster
+        self._stickies: dict[str, tuple[Topic, StickyPartitioner]] = {}
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._buffered_bytes = 0
+        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._unseen_failures: list[PendingBatch] = []
+        self._scope = TaskScope(self._broke)
+        self._transactions: Transactions | None = None
+        if self.settings.transactional_id is not None:
+            from headrace.client.producing.transactions import Transactions  # noqa: PLC0415 - many messages, for few producers
+
+            self._transactions = Transactions(
+                cluster, self.settings.transactional_id, self.settings.transaction_timeout_ms
+            )
+        self._deliveries = Deliveries(self, cluster, self._scope, self._transactions)
+        self._broken: ClientError | None = None
+        self._is_closed = False
+
+    async def __aenter__(self) -> BatchingProducer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._buffered_bytes
+
+    async def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Receipt:
+        """Put a message into a batch. Waits only while the buffer is full, or for news about the topic."""
+        _expect_payload(key, value)
+        if timestamp_ms is not None and not NO_TIMESTAMP <= timestamp_ms <= TIMESTAMP_MAX_MS:
+            raise ValueError(f"timestamp_ms is {timestamp_ms}, expected milliseconds since 1970, at most 2**62")
+        known, sticky = self._known_topic(topic) or await self._learn_topic(topic)
+        record_bytes = record_size_max(key, value, headers)
+        while self._buffered_bytes and self._buffered_bytes + record_bytes > self.settings.buffer_bytes:
+            await self._wait_for_room()
+        if self._is_closed:
+            raise ClientError("this producer is closed")
+        if self._broken is not None:
+            raise self._broken
+        if self._transactions is not None:
+            self._transactions.check_open()
+        if partition is None:
+            if key is None:
+                partition = self._sticky_partition(topic, sticky, record_bytes)
+            else:
+                partition = partition_for_key(key, len(known.partitions))
+        elif not 0 <= partition < len(known.partitions):
+            raise no_such_partition(known, partition)
+        batch = self.get_or_create_batch(known, partition, record_bytes)
+        before = batch.size
+        position = batch.append(
+            self._cluster.clock.wall_ms() if timestamp_ms is None else timestamp_ms, key, value, headers
+        )
+        self._buffered_bytes += batch.size - before
+        if batch.is_full():
+            self.flush_batch(batch)
+            await asyncio.sleep(0)  # a caller that never waits would otherwise keep the batch from leaving
+        return Receipt(batch, position)
+
+    async def flush(self) -> None:
+        """Send all that was given so far, and wait for the outcome.
+
+        DeliveryFailed if a message was lost that nobody watched.
+        """
+        await self._send_out()
+        failures, self._unseen_failures = [batch for batch in self._unseen_failures if not batch.is_watched], []
+        if failures:
+            raise _delivery_failed(failures)
+
+    async def _send_out(self) -> None:
+        unsent = [batch for lane in self._lanes.values() for batch in lane.batches]
+        for lane in self._lanes.values():
+            lane.close_filling()
+            self._deliveries.wake(lane)
+        for batch in unsent:
+            await batch.outcome_known()
+
+    async def close(self) -> None:
+        """Flush, then stop. What is still unsent after a failed flush is given up. An open transaction is aborted."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._transactions is None:
+                await self.flush()
+            elif self._transactions.can_abort:
+                with suppress(ClientError, Refusal):  # then it ends by its timeout
+                    await self.abort_transaction()
+        finally:
+            self._deliveries.stop()
+            await self._scope.close()
+            self._give_up(ClientError("the producer was closed before the message was sent"))
+
+    # Transactions.
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Commits at the end of the block; aborts if the block raises, or if the commit is refused.
+
+        Whoever is cancelled before the commit was asked for aborts; after that, the cancel waits for the answer. Which
+        it was, `transaction_outcome` tells.
+        """
+        await self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException:
+            if self._need_transactions().can_abort:
+                await self.abort_transaction()
+            raise
+
+    @property
+    def transaction_outcome(self) -> Outcome:
+        """Of the transaction that was begun last."""
+        return self._need_transactions().outcome
+
+    async def begin_transaction(self) -> None:
+        """The first call takes the transactional id over, and waits until what was open under it is aborted."""
+        if self._is_closed:
+            raise ClientError("this producer is closed")
+        await self._need_transactions().begin()
+
+    async def send_offsets(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
+        """Let a consumer group go on from these offsets (next ones to read) if the transaction is committed.
+
+        TransactionAborted if the group does not take them, for example because the partitions went to another member.
+        """
+        await self._need_transactions().send_offsets(offsets, group)
+
+    async def commit_transaction(self) -> None:
+        """Send what is left, then commit.
+
+        TransactionAborted: nothing of it will be seen; abort it. Any other ClientError: the outcome is not known yet.
+        Call this again to learn it.
+
+        The coordinator's answer is waited for even if the caller is cancelled, as long as trouble is ridden out at all:
+        without it, nobody knows what became of the transaction. A second cancel does not wait.
+        """
+        transactions = self._need_transactions()
+        transactions.begin_commit()
+        await self._send_out()
+        self._unseen_failures = []  # the commit tells
+        await asyncio.sleep(0)  # a cancel that is on its way already comes before the commit
+        await uninterrupted(transactions.commit())
+
+    async def abort_transaction(self) -> None:
+        """Nothing of the transaction will be seen. What was not sent yet is dropped."""
+        transactions = self._need_transactions()
+        transactions.begin_abort()
+        await self._drop_all()
+        await transactions.abort()
+
+    async def _drop_all(self) -> None:
+        """Drop what was not sent, and wait for what was: it must not come after the abort."""
+        assert self._transactions is not None
+        dropped = TransactionAborted(f"the transaction of {self.settings.transactional_id!r} was aborted")
+        while True:
+            under_way: list[PendingBatch] = []
+            for lane in self._lanes.values():
+                lane.close_filling()
+                for batch in lane.waiting:
+                    if batch.is_uncertain:
+                        self._transactions.doom(dropped)
+                    self._fail(batch, dropped)
+                lane.waiting.clear()
+                if lane.under_way is not None:
+                    under_way.append(lane.under_way)
+            if not under_way:
+                break
+            for batch in under_way:
+                batch.deadline_s = 0.0  # no more attempts
+                await asyncio.shield(batch.settled)
+        self._unseen_failures = []
+
+    def _need_transactions(self) -> Transactions:
+        if self._transactions is None:
+            raise ClientError("this producer has no transactional_id, so it has no transactions")
+        return self._transactions
+
+    # Batches.
+
+    def get_or_create_batch(self, topic: Topic, partition: int, record_bytes: int) -> PendingBatch:
+        """The batch of a partition that has room for this much."""
+        name = TopicPartition(topic.name, partition)
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = Lane(name)
+        batch = lane.filling
+        if batch is not None and not batch.has_room_for(record_bytes):
+            self.flush_batch(batch)
+            batch = None
+        return batch if batch is not None else self._create_batch(lane)
+
+    def flush_batch(self, batch: PendingBatch) -> None:
+        """Let a batch leave as soon as its partition is free, with what it has."""
+        lane = self._lanes[batch.partition]
+        if lane.filling is batch:
+            lane.close_filling()
+            self._move_sticky_on(batch.partition)
+        self._deliveries.wake(lane)
+
+    def _create_batch(self, lane: Lane) -> PendingBatch:
+        now_s = self._cluster.clock.monotonic_s()
+        settings = self.settings
+        batch = PendingBatch(
+            lane.partition,
+            settings.codec,
+            settings.batch_bytes,
+            due_s=now_s + settings.linger_ms / 1000,
+            deadline_s=now_s + settings.delivery_timeout_s,
+        )
+        lane.filling = batch
+        self._buffered_bytes += batch.size
+        asyncio.get_running_loop().call_later(settings.linger_ms / 1000, self._linger_ended, lane, batch)
+        return batch
+
+    def _linger_ended(self, lane: Lane, batch: PendingBatch) -> None:
+        if lane.filling is batch:
+            batch.due_s = 0.0  # timers may be early by a grain of the clock
+            self._deliveries.wake(lane)
+
+    def _sticky_partition(self, topic: str, sticky: StickyPartitioner, record_bytes: int) -> int:
+        """A message that finds its batch full begins the next one, which is elsewhere."""
+        lane = self._lanes.get(TopicPartition(topic, sticky.partition))
+        if lane is not None and lane.filling is not None and not lane.filling.has_room_for(record_bytes):
+            self.flush_batch(lane.filling)
+        return sticky.partition
+
+    def _move_sticky_on(self, partition: TopicPartition) -> None:
+        entry = self._stickies.get(partition.topic)
+        if entry is not None and entry[1].partition == partition.partition:
+            entry[1].move_on()
+
+    # Topics.
+
+    def _known_topic(self, name: str) -> tuple[Topic, StickyPartitioner] | None:
+        """What the last message found, as long as the cluster says nothing else."""
+        entry = self._stickies.get(name)
+        return entry if entry is not None and entry[0] is self._cluster.known_topic(name) else None
+
+    async def _learn_topic(self, name: str) -> tuple[Topic, StickyPartitioner]:
+        topic = await self._cluster.topic(name)
+        entry = self._stickies.get(name)
+        if entry is None:
+            sticky = StickyPartitioner(topic, self._cluster.entropy.fraction())
+        else:
+            sticky = entry[1]
+            sticky.learn(topic)
+        self._stickies[name] = (topic, sticky)
+        return topic, sticky
+
+    # Outcomes, as `Deliveries` finds them.
+
+    def batch_left(self, batch: PendingBatch) -> None:
+        """A batch that lingered is on its way: messages without a key move on with it."""
+        self._move_sticky_on(batch.partition)
+
+    def batch_split(self, batch: PendingBatch, halves: tuple[PendingBatch, PendingBatch]) -> None:
+        self._buffered_bytes += sum(half.size for half in halves) - batch.size
+        batch.settle()
+
+    def batch_delivered(self, batch: PendingBatch) -> None:
+        self.delivered_count += batch.count
+        self.delivered_bytes += batch.content_bytes
+        self._settle(batch)
+
+    def batch_failed(self, batch: PendingBatch, error: Exception) -> None:
+        if self._transactions is not None:
+            self._transactions.doom(error)
+        self._fail(batch, error)
+
+    def _fail(self, batch: PendingBatch, error: Exception) -> None:
+        batch.error = error
+        self.failed_count += batch.count
+        self._unseen_failures = [failed for failed in self._unseen_failures if not failed.is_watched]
+        if len(self._unseen_failures) < UNSEEN_FAILURES_MAX:
+            self._unseen_failures.append(batch)
+        self._settle(batch)
+
+    def _settle(self, batch: PendingBatch) -> None:
+        self._buffered_bytes -= batch.size
+        batch.settle()
+        while self._room_waiters:
+            _wake(self._room_waiters.popleft())
+
+    async def _wait_for_room(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._room_waiters.append(waiter)
+        await waiter
+
+    def _broke(self, name: str, error: BaseException) -> None:
+        """A bug in a delivery: whatever waits for it must not wait for ever.
+
+        Nothing can be sent after it. What other deliveries have under way is given up, too, and may yet be written:
+        whatever came next would bear the same numbers, and be taken for it.
+        """
+        if self._broken is None:
+            self._broken = ClientError(f"{name} failed, and this producer with it: {error!r}. Make a new one")
+        self._deliveries.stop()
+        self._give_up(self._broken)
+
+    def _give_up(self, error: ClientError) -> None:
+        for lane in self._lanes.values():
+            batches = lane.batches
+            lane.under_way = lane.filling = None
+            lane.waiting.clear()
+            for batch in batches:
+                self.batch_failed(batch, error)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _expect_payload(key: object, value: object) -> None:
+    if isinstance(key, _PAYLOAD) and isinstance(value, _PAYLOAD):
+        return
+    name, wrong = ("value", value) if isinstance(key, _PAYLOAD) else ("key", key)
+    remedy = "; encode it first" if isinstance(wrong, str) else ""
+    raise TypeError(f"the {name} of a message is bytes or None, not {type(wrong).__name__}{remedy}")
+
+
+def _delivery_failed(failures: list[PendingBatch]) -> DeliveryFailed:
+    count = sum(batch.count for batch in failures)
+    first = failures[0]
+    assert first.error is not None
+    cause = next(iter(first.errors_by_position.values()), first.error)
+    noun = "message was" if count == 1 else "messages were"
+    return DeliveryFailed(f"{count:,} {noun} not delivered to {first.partition.topic!r}: {cause}", count, cause)

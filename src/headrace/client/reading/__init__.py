@@ -1,0 +1,1 @@
+"""Reading chosen partitions from chosen offsets; it knows no groups."""

@@ -1,0 +1,3 @@
+"""Regular expressions over names of topics and transactions, in time that no expression can blow up; knows neither
+groups nor transactions.
+"""

@@ -1,0 +1,1 @@
+"""Access rules, of which there are none: each request is answered with that."""

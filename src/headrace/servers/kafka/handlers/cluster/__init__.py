@@ -1,0 +1,1 @@
+"""The cluster as a whole: its nodes, voters, features and API versions."""

@@ -1,0 +1,26 @@
+"""AlterConfigs (key 33): the old way, which replaces all settings of a resource."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.metadata.commands.config_commands import ResourceConfigs, alter_configs
+from headrace.servers.kafka.handlers.configs.incremental_alter_configs import alter
+from headrace.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from headrace.metadata.configs.config_keys import ConfigResource
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: AlterConfigsRequest, request: Request) -> AlterConfigsResponse:
+    def wanted(item: AlterConfigsResource, resource: ConfigResource) -> ResourceConfigs:
+        return ResourceConfigs(resource, tuple((config.name, config.value) for config in item.configs))
+
+    answers = await alter(message.resources, request, wanted, alter_configs, message.validate_only)
+    return AlterConfigsResponse(responses=[AlterConfigsResourceResponse(*answer) for answer in answers])

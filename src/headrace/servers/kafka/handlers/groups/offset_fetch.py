@@ -1,0 +1,146 @@
+"""OffsetFetch (key 9): where groups stand. What nobody has committed is -1, and no error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NO_TOPIC_ID
+from headrace.servers.kafka.asking import distinct, find_topic
+from headrace.servers.kafka.limits.answer_budget import AnswerBudget
+from headrace.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+SEVERAL_GROUPS_FROM = 8
+TOPIC_IDS_FROM = 10
+GROUP_ERROR_FROM = 2
+PARTITION_BYTES = 20  # in an answer, without what its group noted
+
+
+async def handle(message: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
+    if request.version >= SEVERAL_GROUPS_FROM:
+        # Each once: one that is named a thousand times would make an answer that no memory holds.
+        wanted = {group.group_id: group for group in message.groups}.values()
+        budget, is_stable_required = AnswerBudget(), message.require_stable
+        groups = [await _fetch(group, request, budget, is_stable_required=is_stable_required) for group in wanted]
+        return OffsetFetchResponse(groups=groups)
+    group = await _fetch(_only_group(message), request, AnswerBudget(), is_stable_required=message.require_stable)
+    return _as_only_group(message, group, request.version)
+
+
+async def _fetch(
+    wanted: OffsetFetchRequestGroup, request: Request, budget: AnswerBudget, *, is_stable_required: bool
+) -> OffsetFetchResponseGroup:
+    try:
+        budget.check()
+        topics, unknown = _by_name(_distinct(wanted.topics), request)
+        shard = request.node.coordination.groups_of(wanted.group_id)
+        found: OffsetFetchResponseGroup = await shard.look(
+            lambda mind: mind.fetch_offsets(
+                wanted.group_id, wanted.member_id, wanted.member_epoch, topics, is_stable_required=is_stable_required
+            )
+        )
+        budget.take(_size(found))
+    except Refusal as refusal:
+        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=_code_for(refusal.code))
+    if request.version >= TOPIC_IDS_FROM and not found.error_code:
+        found.topics = _with_ids(found.topics, request) + unknown
+    return found
+
+
+def _code_for(code: ErrorCode) -> ErrorCode:
+    """Most consumers take an OffsetFetch for failed if its coordinator is not available; another they look for."""
+    return ErrorCode.NOT_COORDINATOR if code is ErrorCode.COORDINATOR_NOT_AVAILABLE else code
+
+
+def _distinct(topics: list[OffsetFetchRequestTopics] | None) -> list[OffsetFetchRequestTopics] | None:
+    """Each partition once: with its offset comes what its group noted there, a thousand times as long as a number."""
+    if topics is None:
+        return None
+    asked = distinct(((topic.name, topic.topic_id), topic.partition_indexes) for topic in topics)
+    return [OffsetFetchRequestTopics(*topic, list(indexes)) for topic, indexes in asked.items()]
+
+
+def _size(group: OffsetFetchResponseGroup) -> int:
+    return sum(
+        len(topic.name) + sum(PARTITION_BYTES + len(part.metadata or "") for part in topic.partitions)
+        for topic in group.topics
+    )
+
+
+def _by_name(
+    topics: list[OffsetFetchRequestTopics] | None, request: Request
+) -> tuple[list[OffsetFetchRequestTopics] | None, list[OffsetFetchResponseTopics]]:
+    """The topics by name, and the answer for ids that name none."""
+    if topics is None or request.version < TOPIC_IDS_FROM:
+        return topics, []
+    known, unknown = [], []
+    for topic in topics:
+        found, code = find_topic(request, topic.name, topic.topic_id)
+        if found is None:
+            partitions = [
+                OffsetFetchResponsePartitions(index, committed_offset=-1, metadata="", error_code=code)
+                for index in topic.partition_indexes
+            ]
+            unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
+        else:
+            known.append(OffsetFetchRequestTopics(found.name, NO_TOPIC_ID, topic.partition_indexes))
+    return known, unknown
+
+
+def _with_ids(topics: list[OffsetFetchResponseTopics], request: Request) -> list[OffsetFetchResponseTopics]:
+    """Topics that were deleted since have no id to be named by, and are left out."""
+    named = []
+    for topic in topics:
+        found = request.node.image.topic_named(topic.name)
+        if found is not None:
+            named.append(OffsetFetchResponseTopics(topic.name, found.topic_id, topic.partitions))
+    return named
+
+
+def _only_group(message: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = None
+    if message.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in message.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=message.group_id, topics=topics)
+
+
+def _as_only_group(message: OffsetFetchRequest, group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
+    """The older form. Version 1 has no place for the group's error, so each partition bears it."""
+    topics = [
+        OffsetFetchResponseTopic(topic.name, [_older(part) for part in topic.partitions]) for topic in group.topics
+    ]
+    if group.error_code and version < GROUP_ERROR_FROM:
+        topics = [
+            OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponsePartition(index, -1, -1, "", group.error_code)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in message.topics or ()
+        ]
+        return OffsetFetchResponse(topics=topics)
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code or ErrorCode.NONE)
+
+
+def _older(part: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        part.partition_index, part.committed_offset, part.committed_leader_epoch, part.metadata, part.error_code
+    )

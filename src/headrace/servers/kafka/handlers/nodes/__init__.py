@@ -1,0 +1,1 @@
+"""What nodes ask each other; served only where nodes listen for each other."""

@@ -1,0 +1,1 @@
+"""Writing, reading and locating records in partitions."""

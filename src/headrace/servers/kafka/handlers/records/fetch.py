@@ -1,0 +1,313 @@
+"""Fetch (key 1): long polling, fetch sessions, answers by `sendfile`.
+
+Followers fetch here as consumers do. They are shown what is not safe yet, and say how much of it they have.
+
+Not yet: reading from the nearest replica.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.broker.partitions.fetching import (
+    EPOCH_CLOSES,
+    EPOCH_OPENS,
+    NO_SESSION,
+    FetchSession,
+    Reader,
+    Wanted,
+    by_topic,
+)
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.model.names import Epoch, NodeId, Offset
+from headrace.runtime.disk import ReadFault
+from headrace.wire.fetch import TOPIC_IDS_FROM, encode_fetch_response
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+    from headrace.broker.partitions.fetching import Collected, SessionCache
+    from headrace.runtime.disk import FileSlice
+    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.slot import Slot
+    from headrace.wire.messages.fetch import FetchRequest
+
+READ_COMMITTED = 1
+REPLICA_STATE_FROM = 15
+WAIT_MAX_MS = 60_000  # a client that wants to wait longer asks again
+REST_FACTOR = 10  # after a look that found too little, rest ten times as long, and longer each time: where many
+# partitions grow in small steps, each of them may be the one that was lacking
+
+
+def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch | None:
+    """Answer at once if there is enough; otherwise leave a wait behind."""
+    try:
+        session, is_full = _session(message, request)
+    except Refusal as refusal:
+        chunks = encode_fetch_response(request.correlation_id, request.version, (), error_code=refusal.code)
+        request.connection.fill_with_slices(slot, chunks)
+        return None
+    pending = PendingFetch(message, request, slot, session, is_full=is_full)
+    return None if pending.attempt() else pending
+
+
+def _session(message: FetchRequest, request: Request) -> tuple[FetchSession, bool]:
+    """The session a request belongs to, brought up to date; and whether its answer names every partition."""
+    node, sessions = request.node, request.node.fetch_sessions
+    reader = _reader(message, request)
+    uses_ids = request.version >= TOPIC_IDS_FROM
+    is_full = message.session_epoch in {EPOCH_CLOSES, EPOCH_OPENS}
+    if is_full:
+        session = _new_session(sessions, message, reader, uses_topic_ids=uses_ids)
+    else:
+        session = sessions.resume(message.session_id, message.session_epoch, uses_topic_ids=uses_ids)
+        if session.on_change is not None:
+            session.on_change.hurry()
+    session.begin_request(message.unanswered)
+    for gone in message.forgotten_topics_data:
+        for index in gone.partitions:
+            session.forget(gone.topic_id if uses_ids else gone.topic, index)
+    size_before = len(session)
+    session.reader = reader
+    for topic in message.topics:
+        key = topic.topic_id if uses_ids else topic.topic
+        for part in topic.partitions:
+            wanted = Wanted(
+                key,
+                part.partition,
+                Offset(part.fetch_offset),
+                part.partition_max_bytes,
+                Epoch(part.current_leader_epoch),
+                Epoch(part.last_fetched_epoch),
+                Offset(part.flushed_offset),
+                Offset(part.log_start_offset),
+            )
+            session.want(wanted)
+            if reader is not None:
+                session.note_progress(wanted)
+    if reader is not None:
+        node.heard_follower(reader.node_id)
+    if not is_full and reader is None and len(session) > size_before:
+        sessions.check_size(session)
+    return session, is_full
+
+
+def _new_session(
+    sessions: SessionCache, message: FetchRequest, reader: Reader | None, *, uses_topic_ids: bool
+) -> FetchSession:
+    if message.session_id != NO_SESSION:
+        sessions.close(message.session_id)
+    if message.session_epoch != EPOCH_OPENS or not message.topics:
+        return sessions.passing()
+    if reader is not None:
+        return sessions.open_for_follower(reader.node_id)
+    return sessions.open(sum(len(topic.partitions) for topic in message.topics), uses_topic_ids=uses_topic_ids)
+
+
+def _reader(message: FetchRequest, request: Request) -> Reader | None:
+    """The follower that asks; None for a consumer. Raises Refusal for one that pretends to be a follower."""
+    state = message.replica_state
+    has_state = request.version >= REPLICA_STATE_FROM
+    if (state.replica_id if has_state else message.replica_id) < 0:
+        return None
+    if not request.server.is_for_nodes:  # what a follower says counts as safe, so only nodes may be one
+        raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "followers fetch where nodes listen")
+    if not has_state:
+        return None  # followers of our kind speak the newest version
+    return Reader(NodeId(state.replica_id), state.replica_epoch)
+
+
+class PendingFetch:
+    """A fetch from its request to its answer. A `broker.fetching.Waiting`."""
+
+    def __init__(
+        self, message: FetchRequest, request: Request, slot: Slot, session: FetchSession, *, is_full: bool
+    ) -> None:
+        self._request = request
+        self._slot = slot
+        self._session = session
+        self._number = session.request_number
+        self._is_full = is_full
+        self._is_committed_only = message.isolation_level == READ_COMMITTED
+        self._max_bytes = min(message.max_bytes, request.node.settings.fetch_max_bytes)
+        self._min_bytes = message.min_bytes
+        self._max_wait_ms = min(message.max_wait_ms, WAIT_MAX_MS)
+        self._timer: asyncio.TimerHandle | None = None
+        self._rest: asyncio.TimerHandle | None = None
+        self._held: asyncio.TimerHandle | None = None
+        self._is_news_missed = False
+        self._is_woken = False
+        self._looks = 0
+        self._is_done = False
+
+    @property
+    def unkept_partitions(self) -> int:
+        """Partitions that are remembered for as long as this fetch waits, and no longer."""
+        return len(self._session) if self._session.session_id == NO_SESSION else 0
+
+    @property
+    def _node(self) -> Node:
+        return self._request.node
+
+    @property
+    def _now_s(self) -> float:
+        return self._node.world.clock.monotonic_s()
+
+    def attempt(self) -> bool:
+        """First look. False: the fetch waits, and will answer by itself."""
+        collected = self._collect()
+        gather_s = self._session.gather_s(collected, self._now_s)
+        if self._max_wait_ms <= 0 or (gather_s <= 0 and self._is_enough(collected)) or not self._may_park():
+            return self._answer(collected, is_first_turn=True)
+        collected.release()
+        self._session.on_change = self
+        self._await_bytes(collected)
+        self._await_throttle(collected)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._max_wait_ms / 1000, self.hurry)
+        if gather_s > 0:
+            self._is_news_missed = self._is_enough(collected)
+            self._rest = loop.call_later(gather_s, self._end_rest)
+        return False
+
+    def session_changed(self) -> None:
+        if self._rest is not None:
+            self._is_news_missed = True
+        elif self._session.reader is not None:
+            self._look()  # a follower: there are few of them, and producers wait for it
+        elif not self._is_woken:
+            self._is_woken = True
+            self._request.server.wakes.wake(self)
+
+    def look(self) -> None:
+        """What it was woken for may be gone by now, and itself as well."""
+        self._is_woken = False
+        self._look()
+
+    def hurry(self) -> None:
+        """Answer with what there is: time is up, or the consumer has asked again."""
+        self._look(is_last=True)
+
+    def _look(self, *, is_last: bool = False) -> None:
+        """Called in somebody else's turn: whatever goes wrong stays with this connection."""
+        if self._is_done:
+            return
+        try:
+            began_s = self._now_s
+            collected = self._collect()
+            if is_last or self._is_enough(collected):
+                self._answer(collected, is_first_turn=False)
+            else:
+                collected.release()
+                self._await_bytes(collected)
+                self._await_throttle(collected)
+                self._looks += 1
+                rest_s = REST_FACTOR * self._looks * (self._now_s - began_s)
+                self._rest = asyncio.get_running_loop().call_later(rest_s, self._end_rest)
+        except DiskFailure as failure:
+            self._node.fail(failure)
+        except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
+            self.cancel()
+            self._request.connection.met_a_bug("a fetch")
+
+    def _may_park(self) -> bool:
+        return self._request.server.parked.has_room(self.unkept_partitions)
+
+    def _await_bytes(self, collected: Collected) -> None:
+        """Whoever wants one byte is told by the next of its partitions to grow; and followers of everything."""
+        if self._min_bytes > 1 and self._session.reader is None and not self._is_enough(collected):
+            self._session.await_bytes(self._min_bytes - collected.bytes_read)
+
+    def _await_throttle(self, collected: Collected) -> None:
+        """What may not be sent yet makes nobody speak up: look again when it may."""
+        held_s = self._session.held_back_s(collected)
+        if held_s is not None and self._held is None:
+            self._held = asyncio.get_running_loop().call_later(held_s, self._end_hold)
+
+    def _end_hold(self) -> None:
+        self._held = None
+        self.session_changed()
+
+    def _end_rest(self) -> None:
+        self._rest = None
+        if self._is_news_missed:
+            self._is_news_missed = False
+            self._look()
+
+    def cancel(self) -> None:
+        """The connection is gone."""
+        self._is_done = True
+        self._settle()
+
+    def _collect(self) -> Collected:
+        return self._session.collect(self._max_bytes, is_full=self._is_full, is_committed_only=self._is_committed_only)
+
+    def _is_enough(self, collected: Collected) -> bool:
+        return collected.has_error or collected.bytes_read >= self._min_bytes or not len(self._session)
+
+    def _answer(self, collected: Collected, *, is_first_turn: bool) -> bool:
+        """Send it; or, if some of it is not in memory, fetch that in a thread first. True if the slot is filled."""
+        self._is_done = True
+        self._session.note_told(collected, self._number, self._now_s)
+        cold = [piece for piece in collected.slices() if not piece.file.is_cached(piece.position, piece.size)]
+        if cold:
+            self._settle_timer()
+            self._request.server.tasks.start(self._warm_and_send(collected, cold), "warm a fetch")
+            return False
+        self._send(collected, is_first_turn=is_first_turn)
+        return True
+
+    async def _warm_and_send(self, collected: Collected, cold: list[FileSlice]) -> None:
+        try:
+            while cold:
+                try:
+                    await self._node.world.threads.run(partial(_warm, cold))
+                except ReadFault as fault:
+                    unreadable = cold.pop()
+                    unreadable.failed(fault)
+                    collected.give_up(unreadable)
+        except BaseException:
+            collected.release()
+            raise
+        if self._request.connection.is_gone:
+            collected.release()
+            self._settle()
+        else:
+            self._send(collected, is_first_turn=False)
+
+    def _send(self, collected: Collected, *, is_first_turn: bool) -> None:
+        self._node.counters.bytes_out += collected.bytes_read
+        chunks = encode_fetch_response(
+            self._request.correlation_id,
+            self._request.version,
+            by_topic(collected.results),
+            session_id=self._session.session_id,
+        )
+        self._settle()
+        if is_first_turn:
+            self._request.connection.fill_with_slices(self._slot, chunks)
+        else:
+            self._request.connection.answer_later(self._slot, chunks)
+
+    def _settle_timer(self) -> None:
+        for timer in (self._timer, self._rest, self._held):
+            if timer is not None:
+                timer.cancel()
+        if self._session.on_change is self:
+            self._session.on_change = None
+            self._session.stop_waiting()
+
+    def _settle(self) -> None:
+        self._settle_timer()
+        self._request.connection.unpark(self)
+        if self._session.session_id == NO_SESSION:
+            self._session.close()
+
+
+def _warm(cold: list[FileSlice]) -> None:
+    """In a thread: each that is warm leaves the list. ReadFault if the last one left cannot be read."""
+    while cold:
+        piece = cold[-1]
+        piece.file.warm(piece.position, piece.size)
+        cold.pop()

@@ -1,0 +1,1 @@
+"""Where replicas are, who leads them, and how they move."""

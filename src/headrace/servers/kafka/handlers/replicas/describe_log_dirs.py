@@ -1,0 +1,65 @@
+"""DescribeLogDirs (key 35): how large each partition is, and how much room is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import ErrorCode
+from headrace.servers.kafka.asking import distinct
+from headrace.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.broker.partitions.topic_table import ServedTopic
+    from headrace.broker.replicas.cleaner import LogCleaner
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: DescribeLogDirsRequest, request: Request) -> DescribeLogDirsResponse:
+    disk = request.node.world.disk
+    total_bytes, free_bytes = await request.node.world.threads.run(lambda: (disk.total_bytes(), disk.free_bytes()))
+    return DescribeLogDirsResponse(
+        error_code=ErrorCode.NONE,
+        results=[
+            DescribeLogDirsResult(
+                error_code=ErrorCode.NONE,
+                log_dir=disk.location,
+                topics=_topics(message.topics, request),
+                total_bytes=total_bytes,
+                usable_bytes=free_bytes,
+            )
+        ],
+    )
+
+
+def _topics(wanted: list[DescribableLogDirTopic] | None, request: Request) -> list[DescribeLogDirsTopic]:
+    table, cleaner = request.node.topics, request.node.cleaner
+    if wanted is None:
+        return [_topic(topic, range(len(topic.partitions)), cleaner) for topic in table]
+    asked = distinct((item.topic, item.partitions) for item in wanted)
+    named = ((table.named(topic), indexes) for topic, indexes in asked.items())
+    return [_topic(topic, indexes, cleaner) for topic, indexes in named if topic is not None]
+
+
+def _topic(topic: ServedTopic, indexes: Iterable[int], cleaner: LogCleaner) -> DescribeLogDirsTopic:
+    partitions = []
+    for index in indexes:
+        partition = topic.partitions[index] if 0 <= index < len(topic.partitions) else None
+        if partition is not None:
+            described = DescribeLogDirsPartition(index, partition.log.size_bytes, 0)
+            cleaning = cleaner.states.get(partition.log_id)
+            if cleaning is not None:
+                described.dirty_bytes = cleaning.dirty_bytes
+                described.saved_bytes = cleaning.saved_bytes
+                described.compacted_ms = cleaning.last_pass_ms
+                described.compaction_error = cleaning.error
+            partitions.append(described)
+    return DescribeLogDirsTopic(topic.name, partitions)

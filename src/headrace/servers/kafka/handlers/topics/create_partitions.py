@@ -1,0 +1,45 @@
+"""CreatePartitions (key 37): a topic can only grow. One result for each topic asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.metadata.commands.assignments import ManualAssignment
+from headrace.metadata.commands.topic_commands import MorePartitions, create_partitions
+from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.names import NodeId
+from headrace.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: CreatePartitionsRequest, request: Request) -> CreatePartitionsResponse:
+    node = request.node
+    wanted = [_wanted(topic) for topic in message.topics]
+    names = [topic.name for topic in message.topics]
+    outcomes = await node.submit_each(
+        names, lambda image: create_partitions(image, wanted, message.validate_only), needs_room=True
+    )
+    results = []
+    for outcome in outcomes:
+        if isinstance(outcome.result, Refusal):
+            refusal = outcome.result
+            results.append(CreatePartitionsTopicResult(outcome.name, refusal.code, refusal.message))
+        else:
+            results.append(CreatePartitionsTopicResult(outcome.name, ErrorCode.NONE))
+    return CreatePartitionsResponse(results=results)
+
+
+def _wanted(topic: CreatePartitionsTopic) -> MorePartitions:
+    if topic.assignments is None:
+        return MorePartitions(topic.name, topic.count)
+    assignments = tuple(
+        ManualAssignment(None, tuple(map(NodeId, assigned.broker_ids))) for assigned in topic.assignments
+    )
+    return MorePartitions(topic.name, topic.count, assignments)

@@ -1,0 +1,81 @@
+"""DescribeTopicPartitions (key 75): topics in pages, for clients that cannot take all partitions at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.metadata.configs.internal_topics import is_internal
+from headrace.model.errors import ErrorCode
+from headrace.servers.kafka.authorized_operations import ON_TOPIC
+from headrace.servers.kafka.handlers.topics.metadata import leader_error, offline_replicas, serving_leader
+from headrace.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from headrace.metadata.image.cluster_image import Partition, Topic
+    from headrace.servers.kafka.apis import Request
+
+PAGE_MAX: Final = 2000  # Kafka's max.request.partition.size.limit
+
+
+def handle(message: DescribeTopicPartitionsRequest, request: Request) -> DescribeTopicPartitionsResponse:
+    image = request.node.image
+    names = sorted({topic.name for topic in message.topics}) or [topic.name for topic in image.sorted_topics()]
+    first_partition = 0
+    if message.cursor is not None:
+        names = [name for name in names if name >= message.cursor.topic_name]
+        if names and names[0] == message.cursor.topic_name:
+            first_partition = max(message.cursor.partition_index, 0)
+    room = min(message.response_partition_limit, PAGE_MAX) if message.response_partition_limit > 0 else PAGE_MAX
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        topic = image.topic_named(name)
+        if topic is None:
+            code = request.node.missing_topic_code(name)
+            response.topics.append(
+                DescribeTopicPartitionsResponseTopic(code, name, topic_authorized_operations=ON_TOPIC)
+            )
+            continue
+        if room == 0:
+            response.next_cursor = Cursor(name, 0)
+            break
+        first_partition = min(first_partition, topic.partition_count)
+        last = min(first_partition + room, topic.partition_count)
+        response.topics.append(_described(request, topic, range(first_partition, last)))
+        room -= last - first_partition
+        first_partition = 0
+        if last < topic.partition_count:
+            response.next_cursor = Cursor(name, last)
+            break
+    return response
+
+
+def _described(request: Request, topic: Topic, page: range) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        ErrorCode.NONE,
+        topic.name,
+        topic.topic_id,
+        is_internal(topic.name),
+        [_partition(request, topic, topic.partitions[index]) for index in page],
+        ON_TOPIC,  # always: the request has no flag for it
+    )
+
+
+def _partition(request: Request, topic: Topic, partition: Partition) -> DescribeTopicPartitionsResponsePartition:
+    leader = serving_leader(request.node, topic, partition)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=leader_error(leader),
+        partition_index=partition.partition,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.eligible),
+        last_known_elr=[],
+        offline_replicas=offline_replicas(request.node, topic, partition),
+    )

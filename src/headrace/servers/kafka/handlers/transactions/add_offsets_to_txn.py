@@ -1,0 +1,27 @@
+"""AddOffsetsToTxn (key 25): the transaction is about to commit offsets of a group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.coordinators.transactions.answers import ADD_KNOWS_FENCED, known_error
+from headrace.coordinators.transactions.coordinator import AddPartitions
+from headrace.metadata.configs.internal_topics import CONSUMER_OFFSETS
+from headrace.model.errors import Refusal
+from headrace.model.names import ProducerId
+from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: AddOffsetsToTxnRequest, request: Request) -> AddOffsetsToTxnResponse:
+    coordination = request.node.coordination
+    try:
+        await coordination.prepare(CONSUMER_OFFSETS)
+        name = coordination.offsets_partition(message.group_id)
+    except Refusal as refusal:
+        return AddOffsetsToTxnResponse(error_code=refusal.code)
+    asked = AddPartitions(message.transactional_id, ProducerId(message.producer_id), message.producer_epoch, (name,))
+    codes = await coordination.add_here(asked)
+    return AddOffsetsToTxnResponse(error_code=known_error(codes[name], request.version, ADD_KNOWS_FENCED))

@@ -1,0 +1,35 @@
+"""DescribeTransactions (key 65): state, partitions and age of transactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.model.errors import Refusal
+from headrace.servers.kafka.limits.answer_budget import AnswerBudget
+from headrace.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: DescribeTransactionsRequest, request: Request) -> DescribeTransactionsResponse:
+    # Each once: one that is named a thousand times would make an answer that no memory holds.
+    wanted = dict.fromkeys(message.transactional_ids)
+    budget = AnswerBudget()
+    states = [await _describe(transactional_id, request, budget) for transactional_id in wanted]
+    return DescribeTransactionsResponse(transaction_states=states)
+
+
+async def _describe(transactional_id: str, request: Request, budget: AnswerBudget) -> TransactionState:
+    try:
+        budget.check()
+        shard = request.node.coordination.transactions_of(transactional_id)
+        found: list[TransactionState] = await shard.look(lambda mind: mind.describe([transactional_id]))
+        budget.take(sum(len(topic.topic) + 4 * len(topic.partitions) for topic in found[0].topics))
+    except Refusal as refusal:
+        return TransactionState(error_code=refusal.code, transactional_id=transactional_id)
+    return found[0]

@@ -1,0 +1,55 @@
+"""WriteTxnMarkers (key 27): end transactions in partitions, as their coordinator or an operator orders.
+
+Coordinators are nodes, and ask where nodes listen. Whoever asks where clients do is an operator's tool.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.coordination.hanging import abort_hanging
+from headrace.coordinators.transactions.effects import MarkerOrder
+from headrace.model.names import ProducerId, TopicPartition
+from headrace.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from headrace.servers.kafka.apis import Request
+
+
+async def handle(message: WriteTxnMarkersRequest, request: Request) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(markers=[await _write(marker, request) for marker in message.markers])
+
+
+async def _write(marker: WritableTxnMarker, request: Request) -> WritableTxnMarkerResult:
+    names = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+    order = MarkerOrder(
+        transactional_id="",
+        producer_id=ProducerId(marker.producer_id),
+        producer_epoch=marker.producer_epoch,
+        is_commit=marker.transaction_result,
+        partitions=tuple(names),
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+    )
+    if request.server.is_for_nodes:
+        codes = await request.node.coordination.markers.write_here(order)
+    else:
+        codes = await abort_hanging(request.node, order)
+    topics = [
+        WritableTxnMarkerTopicResult(
+            topic.name,
+            [
+                WritableTxnMarkerPartitionResult(index, codes[TopicPartition(topic.name, index)])
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in marker.topics
+    ]
+    return WritableTxnMarkerResult(marker.producer_id, topics)

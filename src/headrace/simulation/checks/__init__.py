@@ -1,0 +1,3 @@
+"""What must hold during a run and at its end, as seen from inside the nodes and by reading everything back; it looks
+and changes nothing.
+"""

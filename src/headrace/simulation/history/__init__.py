@@ -1,0 +1,1 @@
+"""What clients were told during a run, and whether the logs keep it; pure, it asks no node."""

@@ -1,0 +1,62 @@
+"""Steps on the disk that are made to their end, in threads, whatever becomes of those who asked for them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.runtime.tasks import outlast
+from headrace.runtime.threads import GENERAL
+from headrace.storage.segments.segment import NO_SPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.runtime.disk import Disk
+    from headrace.runtime.world import World
+
+T = TypeVar("T")
+
+
+class DiskWork:
+    def __init__(self, world: World) -> None:
+        self.disk = world.disk
+        self._threads = world.threads
+
+    async def run(self, call: Callable[[], T], *, lane: str = GENERAL) -> T:
+        """In a thread, which goes on if the caller is cancelled: then so does the caller, with the locks it holds."""
+        return await outlast(self._threads.run(call, lane=lane))
+
+    async def change(self, step: Callable[[], None], what: str) -> None:
+        """Raises Refusal while there is no room for it; the words say what could not be done."""
+        await self.run(partial(_on_disk, step, what))
+
+    async def replace(self, path: str, content: bytes) -> bool:
+        """Replace a file durably; False if the disk is full, and the old one still stands."""
+        return await self.run(partial(replace_if_room, self.disk, path, content))
+
+
+def disk_trouble(error: OSError, what: str) -> Refusal | DiskFailure:
+    """What an error of the disk means: no room is waited for, everything else ends the node."""
+    if error.errno in NO_SPACE:
+        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is too full to {what}; free some space")
+    return DiskFailure(f"the disk refused to {what}: {error}")
+
+
+def replace_if_room(disk: Disk, path: str, content: bytes) -> bool:
+    """As `DiskWork.replace`, for those who are in a thread already."""
+    try:
+        disk.replace_file(path, content)
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            return False
+        raise DiskFailure(f"the disk refused to write {path}: {error}") from error
+    return True
+
+
+def _on_disk(step: Callable[[], None], what: str) -> None:
+    try:
+        step()
+    except OSError as error:
+        raise disk_trouble(error, what) from error

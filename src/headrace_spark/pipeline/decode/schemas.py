@@ -1,0 +1,42 @@
+"""The columns that a file declares, and what Spark thinks of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.errors import ParseException
+from pyspark.sql.types import StructType
+
+from headrace_spark.pipeline.decode.records import OWN_PREFIX
+from headrace_spark.pipeline.file.spec import METADATA_COLUMNS
+from headrace_spark.pipeline.spark_errors import said_by
+
+if TYPE_CHECKING:
+    from headrace_spark.pipeline.file.spec import Pipeline, SourceSpec, StaticTable
+    from headrace_spark.pipeline.file.toml_lines import Place
+
+
+def declared_columns(pipeline: Pipeline, table: SourceSpec | StaticTable) -> StructType:
+    """The schema of the file, parsed by the running Spark. Raises PipelineError."""
+    assert table.schema is not None
+    place = (*table.place, "schema")
+    try:
+        columns = StructType.fromDDL(table.schema)
+    except ParseException as error:
+        hint = "columns are written as in CREATE TABLE: id BIGINT, sku STRING, at TIMESTAMP"
+        raise pipeline.error(place, f"the schema is wrong: {said_by(error)}", hint) from error
+    if not isinstance(columns, StructType):
+        raise pipeline.error(place, "the schema is a type and no list of columns", "write id BIGINT, sku STRING")
+    check_names(pipeline, place, columns.names)
+    return columns
+
+
+def check_names(pipeline: Pipeline, place: Place, names: list[str]) -> None:
+    """`place` is what names the columns."""
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise pipeline.error(place, f"the schema has the column '{name}' twice", "SQL does not tell A from a")
+        if name.lower() in METADATA_COLUMNS or name.lower().startswith(OWN_PREFIX):
+            raise pipeline.error(place, f"a column cannot be named '{name}'", "the name belongs to a record's metadata")
+        seen.add(name.lower())

@@ -1,0 +1,291 @@
+"""Run a pipeline to its end: start its queries, watch them, start them again after a failure, tell how they are.
+
+claim the name → start Spark → look for checkpoints → start the queries → watch → (failure: pause, again) → last word
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.errors import ClientError
+from headrace.model.errors import Refusal
+from headrace_spark.blocking import BlockingCluster
+from headrace_spark.pipeline.file.errors import PipelineError
+from headrace_spark.pipeline.run.checkpoints import check_checkpoints
+from headrace_spark.pipeline.run.failure_file import FailureFile
+from headrace_spark.pipeline.run.failures import PipelineFailure, SparkGone
+from headrace_spark.pipeline.run.restarts import Restarts
+from headrace_spark.pipeline.run.stopping import StopSwitch
+from headrace_spark.pipeline.run.streaming_queries import Queries
+from headrace_spark.pipeline.sinks.target_topics import make_topics
+from headrace_spark.pipeline.spark_errors import java_words, quiet
+from headrace_spark.pipeline.status.cleanup import clear_staging
+from headrace_spark.pipeline.status.lease import RunRecord
+from headrace_spark.pipeline.status.query_state import is_any_failing, shortened
+from headrace_spark.pipeline.status.run_state import State, now_utc
+from headrace_spark.progress import report_progress
+from headrace_spark.session import refuse_connect, start_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from pyspark.sql import SparkSession
+
+    from headrace_spark.pipeline.file.spec import Pipeline
+    from headrace_spark.pipeline.run.query_progress import Progress
+    from headrace_spark.pipeline.status.query_state import QueryState
+    from headrace_spark.pipeline.status.run_state import RunState
+
+CLEAR_FOR_S = 5.0  # without a cluster that answers, a run must end all the same
+LEFTOVERS_MAX = 100  # ids of earlier checkpoints that are remembered; each lost checkpoint adds one for each topic
+WATCH_S = 0.25  # how often queries are looked at; a batch takes as long
+JVM_GONE = (Py4JError, ConnectionRefusedError)  # what a call to a JVM that died raises
+DEBUG_VARIABLE = "HEADRACE_DEBUG"
+# Times without a zone, in JSON too, shall mean the same on every machine.
+DEFAULT_CONF = {"spark.sql.session.timeZone": "UTC"}
+
+_log = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """Whoever shows what a run does."""
+
+    def tell(self, run: RunState) -> None:
+        """The run as it is now; called often."""
+
+    def batch(self, progress: Progress) -> None:
+        """A batch is finished."""
+
+    def rows(self, query: str, batch_id: int, rows: list[dict[str, Any]], more_count: int) -> None:
+        """A console sink has these, and more that are not shown."""
+
+    def restarting(self, failure: PipelineFailure, pause_s: float) -> None: ...
+
+
+class TakenOver(Exception):
+    """Another run of the pipeline has begun, and this one gave way."""
+
+    def __init__(self, other: RunState) -> None:
+        super().__init__(f"another run of pipeline {other.name!r} has taken over: {other.place}")
+
+
+@contextmanager
+def _hushed(session: SparkSession) -> Iterator[None]:
+    """Failures are told here, in a sentence. Spark and the bridge to it would show each several times, with stacks."""
+    session.sparkContext.setLogLevel("FATAL")
+    bridge = logging.getLogger("py4j")
+    before = bridge.level
+    bridge.setLevel(logging.CRITICAL)
+    try:
+        with quiet():
+            yield
+    finally:
+        bridge.setLevel(before)
+
+
+def started_session(pipeline: Pipeline, app_name: str, master: str) -> SparkSession:
+    """Raises PipelineError if Spark does not take the master or the settings that it is given."""
+    try:
+        return start_session(app_name, master=master, conf={**DEFAULT_CONF, **pipeline.spark_conf})
+    except (Py4JError, PySparkException) as error:
+        hint = "look at master and at [spark.conf]; its own words may stand above"
+        raise pipeline.error(("run",), f"Spark does not start on {master!r}: {java_words(error)}", hint) from error
+
+
+class Runner:
+    def __init__(
+        self, pipeline: Pipeline, observer: Observer, *, take_over: bool = False, from_start: bool = False
+    ) -> None:
+        """`from_start`: begin anew, though the pipeline has run before and its checkpoint is gone."""
+        self._pipeline = pipeline
+        self._observer = observer
+        self._take_over = take_over
+        self._from_start = from_start
+        self._restarts = Restarts(pipeline.run.restart)
+        self._failure_file = FailureFile(pipeline.name)
+        self._record: RunRecord
+        self.switch = StopSwitch()
+
+    def run(self, session: SparkSession | None = None) -> RunState:
+        """Until it has finished or was stopped; the state in which it ended.
+
+        Without a session it starts one, and listens to signals. Raises AlreadyRunning, TakenOver, PipelineFailure, and
+        JavaUnsuitable if there is none.
+        """
+        run = self._pipeline.run
+        if session is None:
+            refuse_connect(run.master, os.environ)  # before anybody hears of a run
+        self._record = RunRecord(
+            self._pipeline.cluster.bootstrap_servers,
+            self._pipeline.name,
+            run.master,
+            take_over=self._take_over,
+            on_stop=self.switch.ask,
+            on_taken_over=self.switch.take_over,
+        )
+        try:
+            self._observer.tell(self._record.run)
+            make_topics(self._pipeline)
+            state = self._run_in(session) if session is not None else self._run_in_own_session()
+            if not self.switch.hurry.is_set():  # all batches are done; else one may be on its way still
+                self._clear_staging(self._record.run.sink_ids)
+            self._tell(state=state)
+        except BaseException as error:
+            self._tell(state=State.FAILED, **_told(error))
+            raise
+        finally:
+            self._record.close()
+        return self._record.run
+
+    def _run_in_own_session(self) -> State:
+        with self.switch.pressed_by_signals() as listen_again:
+            try:
+                session = started_session(self._pipeline, self._pipeline.name, self._pipeline.run.master)
+            except PipelineError as error:
+                raise PipelineFailure(None, error) from error
+            listen_again()
+            try:
+                with nullcontext() if os.environ.get(DEBUG_VARIABLE) else _hushed(session):
+                    return self._run_in(session)
+            finally:
+                with suppress(*JVM_GONE):
+                    session.stop()
+
+    def _run_in(self, session: SparkSession) -> State:
+        self._check_checkpoints(session)
+        while not self.switch.pressed.is_set():
+            failures = self._attempt(session)
+            if not failures:
+                break
+            self._pause_after(failures)
+        if self.switch.taken_over_by is not None:
+            raise TakenOver(self.switch.taken_over_by)
+        return State.STOPPED if self.switch.pressed.is_set() else State.FINISHED
+
+    def _check_checkpoints(self, session: SparkSession) -> None:
+        try:
+            check_checkpoints(session, self._pipeline, self._record.run, from_start=self._from_start)
+        except PipelineError as error:
+            raise PipelineFailure(None, error) from error
+        self._tell(checkpoint=self._pipeline.run.checkpoint)
+
+    def _attempt(self, session: SparkSession) -> list[PipelineFailure]:
+        """Until all queries have ended, or some have failed: those are returned."""
+        try:
+            return self._watched(session)
+        except PipelineFailure as failure:
+            return [failure]
+
+    def _watched(self, session: SparkSession) -> list[PipelineFailure]:
+        queries = Queries(session, self._pipeline, self._observer.rows, self._record.run.queries)
+        self._tell(queries=queries.states)
+        reporter = report_progress(
+            session,
+            self._pipeline.cluster.bootstrap_servers,
+            group=self._pipeline.run.group,
+            queries=queries.spark_names,
+        )
+        with reporter:
+            queries.start()
+            self._note_sinks(queries.sink_ids)
+            try:
+                return self._watch(queries)
+            except JVM_GONE as error:
+                raise PipelineFailure(None, SparkGone()) from error
+            finally:
+                with suppress(*JVM_GONE):
+                    queries.stop_now()
+
+    def _watch(self, queries: Queries) -> list[PipelineFailure]:
+        self._tell_progress(queries)
+        while queries.is_active and not queries.failures():
+            if self.switch.pressed.wait(WATCH_S):
+                self._tell(state=State.STOPPING)
+                queries.stop_after_batches(self.switch.hurry)
+            self._tell_progress(queries)
+        self._tell_progress(queries)
+        failures = queries.failures()
+        if not failures and not self.switch.pressed.is_set():
+            # A query that ends by itself has got through, also where there was nothing to read any more.
+            self._tell(queries=tuple(replace(query, is_failing=False) for query in queries.states))
+        return failures
+
+    def _note_sinks(self, now: tuple[str, ...]) -> None:
+        """What a checkpoint before this one left is of no use to anybody, unless its run is just ending."""
+        before = [sink_id for sink_id in self._record.run.sink_ids if sink_id not in now]
+        self._tell(sink_ids=(*before[-LEFTOVERS_MAX:], *now), group=self._pipeline.run.group)
+        if before and not self._record.has_taken_over and self._clear_staging(before):
+            self._tell(sink_ids=now)
+
+    def _clear_staging(self, sink_ids: Iterable[str]) -> bool:
+        """Trouble is put up with: topics without records harm nobody, and the next run tries again."""
+        try:
+            settings = ClusterSettings(request_timeout_s=CLEAR_FOR_S, retry_for_s=CLEAR_FOR_S, reach_for_s=CLEAR_FOR_S)
+            with BlockingCluster(self._pipeline.cluster.bootstrap_servers, settings) as client:
+                client.run(clear_staging(client.cluster, sink_ids))
+        except (ClientError, Refusal) as trouble:
+            _log.warning("staging topics stay behind: %s", trouble)
+            return False
+        return True
+
+    def _pause_after(self, failures: list[PipelineFailure]) -> None:
+        """Until it is time for another try, or somebody wants it to end. Raises a failure that was the last."""
+        for failure in failures:
+            failure.details = self._failure_file.keep(failure)
+        hopeless = next((failure for failure in failures if failure.is_hopeless), None)
+        pause_s = None if hopeless else self._restarts.pause_s([failure.query for failure in failures])
+        is_pressed = self.switch.pressed.is_set()
+        is_last = pause_s is None or is_pressed
+        self._tell(queries=_marked(self._record.run.queries, failures, is_last=is_last))
+        if pause_s is None or is_pressed:
+            raise hopeless or failures[-1]
+        self._tell(state=State.DEGRADED, restarts=self._restarts.total, **_told(failures[-1]))
+        for failure in failures:
+            self._observer.restarting(failure, pause_s)
+        self.switch.pressed.wait(pause_s)
+
+    # ---- telling
+
+    def _tell_progress(self, queries: Queries) -> None:
+        for progress in queries.new_progress():
+            self._observer.batch(progress)
+        states = queries.states
+        for query in states:
+            if not query.is_failing:
+                self._restarts.got_through(query.sink)
+        if self.switch.pressed.is_set():
+            self._tell(queries=states)
+        else:
+            self._tell(queries=states, state=State.DEGRADED if is_any_failing(states) else State.RUNNING)
+
+    def _tell(self, **changes: Any) -> None:
+        self._record.update(**changes)
+        self._observer.tell(self._record.run)
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """The run's last error, with its time and its place."""
+    query = error.query if isinstance(error, PipelineFailure) else None
+    return {"error": shortened(str(error) or type(error).__name__), "error_at": now_utc(), "error_in": query}
+
+
+def _marked(
+    queries: tuple[QueryState, ...], failures: list[PipelineFailure], *, is_last: bool
+) -> tuple[QueryState, ...]:
+    """As they are after these failures; unless it is the last, the pipeline starts again because of them."""
+    now, by_name = now_utc(), {failure.query: failure for failure in failures}
+    return tuple(
+        replace(query.failed(str(failure), now, failure.batch_id), restarts=query.restarts + (not is_last))
+        if (failure := by_name.get(query.sink))
+        else query.started_again()
+        for query in queries
+    )

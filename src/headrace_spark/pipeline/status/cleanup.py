@@ -1,0 +1,61 @@
+"""What a pipeline leaves in the cluster beside its results, and how that is cleared away. Nothing here needs Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.client.admin.admin import Admin
+from headrace.client.admin.groups import GroupAdmin
+from headrace.client.producing.producer import BatchingProducer
+from headrace.model.errors import ErrorCode, Refusal
+from headrace_spark.pipeline.status.run_state import PARTITION, STOP_SUFFIX, TOPIC
+from headrace_spark.staging_names import MEMORY, own_offsets_of, staging_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
+    from headrace.client.connections.cluster import Cluster
+    from headrace_spark.pipeline.status.run_state import RunState
+
+_NOT_THERE = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND}
+
+
+async def clear_staging(cluster: Cluster, sink_ids: Iterable[str]) -> None:
+    """Delete the staging topics of sinks that nobody writes with now. What they remember stays."""
+    there = {topic.name for topic in await Admin(cluster).list_topics()}
+    for sink_id in sink_ids:
+        topic = staging_topic(sink_id)
+        if topic in there and not await _is_memory_there(cluster, sink_id):
+            await _is_done(Admin(cluster).delete_topic(topic))
+
+
+async def _is_memory_there(cluster: Cluster, sink_id: str) -> bool:
+    """A version before may have left it on the staging topic. The sink's next batch takes it elsewhere."""
+    offsets = await GroupAdmin(cluster).offsets(sink_id)
+    return own_offsets_of(sink_id) in offsets and MEMORY not in offsets
+
+
+async def forget(cluster: Cluster, run: RunState) -> list[str]:
+    """All that is kept of a pipeline that runs no more: its sinks' topics and groups, its own group, its record.
+
+    Returns the names of what was there and is gone.
+    """
+    topics = [staging_topic(sink_id) for sink_id in run.sink_ids]
+    groups = [*run.sink_ids, *([] if run.group is None else [run.group])]
+    gone = [f"topic {topic}" for topic in topics if await _is_done(Admin(cluster).delete_topic(topic))]
+    gone += [f"group {group}" for group in groups if await _is_done(GroupAdmin(cluster).delete(group))]
+    async with BatchingProducer(cluster) as producer:
+        for key in (run.name + STOP_SUFFIX, run.name):
+            await (await producer.send(TOPIC, key.encode(), None, partition=PARTITION.partition))
+    return gone
+
+
+async def _is_done(deletion: Awaitable[None]) -> bool:
+    """False if there was nothing to delete."""
+    try:
+        await deletion
+    except Refusal as refusal:
+        if refusal.code not in _NOT_THERE:
+            raise
+        return False
+    return True

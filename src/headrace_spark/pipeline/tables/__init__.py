@@ -1,0 +1,3 @@
+"""From a source's records to the result of the pipeline's query: streaming and static tables, expectations, dead
+letters, SQL or Python; nothing is started or written here.
+"""
