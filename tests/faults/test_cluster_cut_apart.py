@@ -182,6 +182,11 @@ def test_nothing_acked_is_lost_again_and_again(tmp_path: Path, name: str) -> Non
         print(hosts.campaign.report(hosts.campaign.finish()))
 
 
+def test_a_producer_of_a_leader_that_is_cut_off_goes_on_elsewhere(tmp_path: Path) -> None:
+    with CampaignOnHosts(tmp_path, SEED) as hosts:
+        assert hosts.longest_wait_s() < CUT_OFF_S
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_producer_of_a_leader_that_is_cut_off_soon_goes_on_elsewhere(tmp_path: Path) -> None:

@@ -421,6 +421,15 @@ class Node:
         doubted = self.assembly.peers.doubted()
         return doubted if self._may_lead else (*doubted, self.node_id)
 
+    @property
+    def may_lead(self) -> bool:
+        """Whether it has a lease: without one, others may lead what it led."""
+        return self._may_lead
+
+    def unreachable_nodes(self) -> tuple[NodeId, ...]:
+        """Where nobody listens, as far as this node knows."""
+        return tuple(sorted({*self.assembly.peers.absent, *self.assembly.peers.doubted()}))
+
     # ---- what it can be asked to do
 
     async def submit(self, decide: Callable[[ClusterImage], Decision[Response]]) -> Response:

@@ -121,7 +121,7 @@ def _topic(name: str, topic: MetadataResponseTopic) -> Topic:
 def _partition(part: MetadataResponsePartition) -> Partition:
     return Partition(
         part.partition_index,
-        NodeId(part.leader_id),
+        NodeId(NO_NODE if part.error_code else part.leader_id),  # beside an error it is no more than a guess
         Epoch(part.leader_epoch),
         tuple(part.replica_nodes),
         tuple(node_id for node_id in part.replica_nodes if node_id in part.isr_nodes),

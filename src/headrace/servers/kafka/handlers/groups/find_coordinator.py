@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.metadata.configs.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE
-from headrace.servers.kafka.handlers.topics.metadata import address_of, serving_leader
+from headrace.servers.kafka.handlers.topics.metadata import address_of, likely_successor, serving_leader
 from headrace.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from headrace.wire.partitioning import partition_for_coordinated
 
@@ -49,7 +49,8 @@ def _coordinator(topic: str, key: str, request: Request) -> tuple[NodeId, Addres
     node = None
     if found is not None:
         partition = found.partitions[partition_for_coordinated(key, found.partition_count)]
-        node = image.nodes.get(serving_leader(request.node, found, partition))
+        leader = serving_leader(request.node, found, partition)
+        node = image.nodes.get(likely_successor(request.node, partition) if leader == NO_NODE else leader)
     address = None if node is None else address_of(request, node)
     if node is None or address is None:
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads the part of {topic} that {key!r} belongs to")

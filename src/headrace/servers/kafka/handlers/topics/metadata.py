@@ -161,7 +161,7 @@ def described(request: Request, topic: Topic) -> MetadataResponseTopic:
     remembered = request.server.described_topics
     known = remembered.get(topic.topic_id)
     node = request.node
-    state = (node.troubles(topic.topic_id), nodes_away(node.image), node.doubted_nodes())
+    state = (node.troubles(topic.topic_id), nodes_away(node.image), node.doubted_nodes(), node.unreachable_nodes())
     if known is not None and known[0] is topic and known[1] == state:
         return known[2]
     answer = MetadataResponseTopic(
@@ -185,15 +185,16 @@ def _forget_deleted(request: Request) -> None:
 
 
 def _partition(request: Request, topic: Topic, partition: Partition) -> MetadataResponsePartition:
-    leader = serving_leader(request.node, topic, partition)
+    node = request.node
+    leader = serving_leader(node, topic, partition)
     return MetadataResponsePartition(
         error_code=leader_error(leader),
         partition_index=partition.partition,
-        leader_id=leader,
+        leader_id=likely_successor(node, partition) if leader == NO_NODE else leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=offline_replicas(request.node, topic, partition),
+        offline_replicas=offline_replicas(node, topic, partition),
     )
 
 
@@ -206,6 +207,18 @@ def serving_leader(node: Node, topic: Topic, partition: Partition) -> NodeId:
     is_damaged = partition.leader == node.node_id and node.is_offline(topic.topic_id, partition.partition)
     is_gone = partition.leader in node.doubted_nodes() or not node.image.is_here(partition.leader)
     return NO_NODE if is_damaged or is_gone else partition.leader
+
+
+def likely_successor(node: Node, partition: Partition) -> NodeId:
+    """Whom the controller elects once it misses this node, which leads the partition and has no lease; else NO_NODE.
+
+    Cut off from the others it never hears whom. Clients that have a connection to it alone would ask it again for as
+    long as it lasts: so they are told where to look, beside the error that says that it is not known.
+    """
+    if partition.leader != node.node_id or node.may_lead:
+        return NO_NODE
+    away = {node.node_id, *node.unreachable_nodes()}
+    return next((it for it in partition.replicas if it in partition.isr and it not in away), NO_NODE)
 
 
 def leader_error(leader: NodeId) -> int:
