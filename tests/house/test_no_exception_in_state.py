@@ -19,9 +19,10 @@ ROOMS = ("model", "wire", "replication", "coordinators", "metadata", "raft", "st
 TAKING = {"append", "appendleft", "add", "insert", "put", "put_nowait", "setdefault", "set_exception", "set_result"}
 
 ALLOWED = {
-    "broker/replicas/reconciler.py: self.damaged_at_start": "one for each log that is not open, no request is near",
-    "broker/node.py: self.failed": "the node ends with it, and its message is the last thing that it says",
-    "broker/node.py: self.failed.set_result": "the same",
+    "broker/replicas/opening.py: self.damaged_at_start": "one for each log that is not open, no request is near",
+    "broker/replicas/damage_reports.py: self.not_opened": "the same, to be looked at",
+    "broker/failure.py: self.failed": "the node ends with it, and its message is the last thing that it says",
+    "broker/failure.py: self.failed.set_result": "the same",
     "broker/metadata/quorum.py: self._failure": "nothing is agreed on any more: the node ends with it",
     "broker/metadata/quorum.py: future.set_exception": "whoever waits for an agreement is told at once, and then gone",
     "metadata/decisions/decision.py: Outcome.result": "lives for as long as the one request that it answers",

@@ -68,19 +68,19 @@ def leads_elsewhere(node: Node, name: TopicPartition) -> None:
     topic = node.image.topic_named(name.topic)
     assert topic is not None
     state = topic.partitions[name.partition]
-    node._following._take_role(
+    node.reconciler._take_role(
         node.topics.partition(*name), replace(state, leader=ANOTHER, leader_epoch=Epoch(state.leader_epoch + 1))
     )
 
 
 async def loaded_transactions(node: Node) -> TransactionShard:
-    await node.coordination.prepare(TRANSACTION_STATE)
-    return await loaded(lambda: node.coordination.transactions_of(ID))
+    await node.coordinators.prepare(TRANSACTION_STATE)
+    return await loaded(lambda: node.coordinators.transactions_of(ID))
 
 
 async def loaded_groups(node: Node) -> GroupShard:
-    await node.coordination.prepare(CONSUMER_OFFSETS)
-    return await loaded(lambda: node.coordination.groups_of(GROUP))
+    await node.coordinators.prepare(CONSUMER_OFFSETS)
+    return await loaded(lambda: node.coordinators.groups_of(GROUP))
 
 
 async def loaded(find: Callable[[], Shard[MindT]]) -> Shard[MindT]:
@@ -105,7 +105,9 @@ async def ask_node(process: NodeProcess, message: Message, answer: type[Answer],
 
 async def create_topic(node: Node, name: str, *, partitions: int = 1) -> None:
     topic = NewTopic(name, partitions, 1)
-    await node.submit(lambda image: create_topics(image, [topic], node.configs, node.new_topic_id))
+    await node.commands.submit(
+        lambda image: create_topics(image, [topic], node.view.configs, node.commands.new_topic_id)
+    )
 
 
 def commit_of(offset: int, topic: str = "t") -> OffsetCommitRequest:

@@ -37,5 +37,7 @@ async def create_assigned(controller: NodeProcess, name: str, replicas: Sequence
     node = controller.node
     assert node is not None
     topic = NewTopic(name, assignments=tuple(ManualAssignment(index, nodes) for index, nodes in enumerate(replicas)))
-    (outcome,) = await node.quorum.submit(lambda image: create_topics(image, [topic], node.configs, node.new_topic_id))
+    (outcome,) = await node.quorum.submit(
+        lambda image: create_topics(image, [topic], node.view.configs, node.commands.new_topic_id)
+    )
     assert not isinstance(outcome.result, Refusal), outcome

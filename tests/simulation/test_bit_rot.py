@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.replicas.damage import DamageCare
-from headrace.broker.replicas.reconciler import Following
+from headrace.broker.replicas.damage import DamagedReplicas
+from headrace.broker.replicas.opening import LogOpening
 from headrace.simulation.history.history import Kind
 from headrace.simulation.scenario import run_scenario
 
@@ -30,13 +30,13 @@ def check_seed(seed: int, faults: tuple[str, ...]) -> int:
 
 def test_rot_is_mended_from_other_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
     mended: list[bool] = []
-    honest = Following._empty
+    honest = LogOpening.empty
 
-    async def counted(following: Following, *arguments: Any, is_kept: bool) -> Any:
+    async def counted(opening: LogOpening, *arguments: Any, is_kept: bool) -> Any:
         mended.append(is_kept)
-        return await honest(following, *arguments, is_kept=is_kept)
+        return await honest(opening, *arguments, is_kept=is_kept)
 
-    monkeypatch.setattr(Following, "_empty", counted)
+    monkeypatch.setattr(LogOpening, "empty", counted)
     rotten = sum(check_seed(seed, ROT) for seed in range(SEEDS))
     assert SEEDS <= len(mended) <= rotten  # some of what is rotten is deleted before it is found
 
@@ -49,8 +49,8 @@ def test_rot_is_mended_in_many_seeds(faults: tuple[str, ...]) -> None:
 
 
 def test_a_copy_that_is_thrown_away_while_it_counts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DamageCare, "_is_given_up", lambda *_: True)
-    monkeypatch.setattr(Following, "_others_have", lambda following, state: state.leader != following._node_id)
+    monkeypatch.setattr(DamagedReplicas, "_is_given_up", lambda *_: True)
+    monkeypatch.setattr(LogOpening, "others_have", lambda opening, state: state.leader != opening._view.node_id)
     assert any(is_a_lack_seen(seed) for seed in range(SEEDS_PLANTED)), f"{SEEDS_PLANTED} seeds did not find it"
 
 

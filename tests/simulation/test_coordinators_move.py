@@ -139,17 +139,17 @@ def test_two_nodes_that_take_each_other_for_the_coordinator_do_not_ask_in_a_circ
 async def ask_while_they_disagree(universe: Universe, one: NodeProcess, other: NodeProcess) -> tuple[ErrorCode, float]:
     assert one.node is not None
     assert other.node is not None
-    await one.node.coordination.prepare(TRANSACTION_STATE)
-    await create_missing(one.node, ["t"])
+    await one.node.coordinators.prepare(TRANSACTION_STATE)
+    await create_missing(one.node.commands, one.node.view, ["t"])
     while other.node.image.topic_named("t") is None:
         await asyncio.sleep(LOOK_S)
     coordinator, another = one.node, other.node
-    if coordinator.coordination._coordinator_elsewhere(ID) is not None:
+    if coordinator.coordinators._coordinator_elsewhere(ID) is not None:
         coordinator, another = another, coordinator
     coordinator.quorum.image = with_coordinator(coordinator, another.node_id)
     began_s = universe.loop.time()
     place = TopicPartition("t", 0)
-    codes = await coordinator.coordination.add_to_transaction(ID, ProducerId(7), 0, [place])
+    codes = await coordinator.coordinators.add_to_transaction(ID, ProducerId(7), 0, [place])
     return codes[place], universe.loop.time() - began_s
 
 
@@ -182,10 +182,10 @@ def test_who_leads_again_is_no_longer_in_the_trouble_of_its_last_term() -> None:
     async def act(process: NodeProcess, node: Node) -> list[bool]:
         partition = (await loaded_groups(node)).partition
         place = (partition.log_id.topic_id, partition.index)
-        node.coordination._unreadable(partition, "as if it could not be loaded")
-        troubles = [node.is_offline(*place)]
-        node.coordination.led(partition)
-        return [*troubles, node.is_offline(*place)]
+        node.coordinators._unreadable(partition, "as if it could not be loaded")
+        troubles = [node.topics.is_offline(*place)]
+        node.coordinators.led(partition)
+        return [*troubles, node.topics.is_offline(*place)]
 
     assert play_alone(act) == [True, False]
 
@@ -205,7 +205,7 @@ def test_nobody_is_sent_to_a_coordinator_that_seems_to_be_gone() -> None:
         asked = next(process for process in cluster.nodes if process is not coordinator)
         assert asked.node is not None
         assert await asked.host.start(find_coordinator(asked), "client") == (ErrorCode.NONE, coordinator.node_id)
-        asked.node.assembly.peers._doubted_s[coordinator.node_id] = asked.host.world.clock.monotonic_s()
+        asked.node.peers._doubted_s[coordinator.node_id] = asked.host.world.clock.monotonic_s()
         return tuple(await asked.host.start(find_coordinator(asked), "client"))
 
     assert run(play, seed=1, limit_s=LIMIT_S) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE)
@@ -214,9 +214,9 @@ def test_nobody_is_sent_to_a_coordinator_that_seems_to_be_gone() -> None:
 def test_nobody_is_sent_to_a_coordinator_that_cannot_be_loaded() -> None:
     async def act(process: NodeProcess, node: Node) -> tuple[tuple[int, int], ErrorCode]:
         partition = (await loaded_groups(node)).partition
-        node.coordination._unreadable(partition, "as if it could not be loaded")
+        node.coordinators._unreadable(partition, "as if it could not be loaded")
         with pytest.raises(Refusal) as caught:
-            node.coordination.groups_of(GROUP)
+            node.coordinators.groups_of(GROUP)
         return await find_coordinator(process), caught.value.code
 
     assert play_alone(act) == ((ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE), ErrorCode.NOT_COORDINATOR)
@@ -224,9 +224,9 @@ def test_nobody_is_sent_to_a_coordinator_that_cannot_be_loaded() -> None:
 
 def test_who_was_elected_and_has_not_followed_yet_says_that_it_loads() -> None:
     async def act(process: NodeProcess, node: Node) -> ErrorCode:
-        node.coordination.left((await loaded_groups(node)).partition)
+        node.coordinators.left((await loaded_groups(node)).partition)
         with pytest.raises(Refusal) as caught:
-            node.coordination.groups_of(GROUP)
+            node.coordinators.groups_of(GROUP)
         return caught.value.code
 
     assert play_alone(act) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -247,8 +247,8 @@ def test_a_listing_goes_on_although_a_coordinator_moves_meanwhile() -> None:
         listing_others = asyncio.create_task(ask_node(process, ListTransactionsRequest(), ListTransactionsResponse))
         await asyncio.sleep(LOOK_S)
         for coordinators, first in (
-            (node.coordination.group_shards(), groups.partition),
-            (node.coordination.transaction_shards(), transactions.partition),
+            (node.coordinators.group_shards(), groups.partition),
+            (node.coordinators.transaction_shards(), transactions.partition),
         ):
             partitions = [shard.partition for shard in coordinators]
             leads_elsewhere(node, partitions[partitions.index(first) + 1].name)
@@ -271,9 +271,9 @@ def test_a_transaction_ends_although_its_topic_was_made_anew_with_fewer_partitio
             lambda mind, token, now: mind.init_producer_id(begin, CALLER, token, now, ProducerId(7))
         )
         last = TopicPartition("t", 1)
-        codes = await node.coordination.add_to_transaction(ID, begun.producer_id, begun.producer_epoch, [last])
+        codes = await node.coordinators.add_to_transaction(ID, begun.producer_id, begun.producer_epoch, [last])
         assert codes == {last: ErrorCode.NONE}
-        await node.submit(lambda image: delete_topics(image, [TopicReference("t")], node.configs))
+        await node.commands.submit(lambda image: delete_topics(image, [TopicReference("t")], node.view.configs))
         await create_topic(node, "t", partitions=1)
         end = EndTxnRequest(ID, begun.producer_id, begun.producer_epoch, True)
         await shard.ask(lambda mind, token, now: mind.end(end, CALLER, token, now, ProducerId(8)))
@@ -306,19 +306,21 @@ async def write_late_markers(
     node = coordinator.node
     assert node is not None
     first, second = (process.node_id for process in leaders)
-    await node.coordination.prepare(TRANSACTION_STATE)
+    await node.coordinators.prepare(TRANSACTION_STATE)
     topic = NewTopic("t", assignments=(ManualAssignment(0, (first, second)), ManualAssignment(1, (second, first))))
-    await node.submit(lambda image: create_topics(image, [topic], node.configs, node.new_topic_id))
+    await node.commands.submit(
+        lambda image: create_topics(image, [topic], node.view.configs, node.commands.new_topic_id)
+    )
     for process, followed in zip(leaders, (1, 0), strict=True):
         assert process.node is not None
         while (partition := process.node.topics.find("t", followed)) is None:
             await asyncio.sleep(LOOK_S)
-        process.node.stop_following(partition)
+        process.node.fetchers.leave(partition)
     await asyncio.sleep(1.0)  # what they have asked for until then is answered
     names = (TopicPartition("t", 0), TopicPartition("t", 1))
     order = MarkerOrder(ID, ProducerId(7), 0, True, names, 0, 0)
     began_s = universe.loop.time()
-    late = await node.coordination.markers._write_round(names, order)
+    late = await node.coordinators.markers._write_round(names, order)
     return late, universe.loop.time() - began_s
 
 
@@ -337,11 +339,13 @@ def test_an_operator_frees_a_partition_only_from_a_transaction_that_no_node_look
 
 
 async def lead_where_nobody_coordinates(node: Node) -> None:
-    await node.coordination.prepare(TRANSACTION_STATE)
-    coordinator = node.coordination._coordinator_elsewhere(ID) or node.node_id
+    await node.coordinators.prepare(TRANSACTION_STATE)
+    coordinator = node.coordinators._coordinator_elsewhere(ID) or node.node_id
     leader = next(node_id for node_id in (NodeId(1), NodeId(2)) if node_id != coordinator)
     topic = NewTopic("t", assignments=(ManualAssignment(0, (leader,)),))
-    await node.submit(lambda image: create_topics(image, [topic], node.configs, node.new_topic_id))
+    await node.commands.submit(
+        lambda image: create_topics(image, [topic], node.view.configs, node.commands.new_topic_id)
+    )
 
 
 async def free_a_partition(cluster: SimulatedCluster) -> tuple[ErrorCode, bool, bool]:

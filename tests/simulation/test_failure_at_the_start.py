@@ -25,7 +25,7 @@ def test_a_node_that_fails_while_it_waits_for_others_ends() -> None:
         await asyncio.sleep(ALONE_S)
         assert lonely.present is not None
         assert not lonely.is_serving
-        lonely.present.fail(failure)
+        lonely.present.health.failure.fail(failure)
         await lonely.host.is_down.wait()
         return [error for _, error in lonely.exits]
 

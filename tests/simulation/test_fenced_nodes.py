@@ -41,13 +41,13 @@ async def controller_and_another(universe: Universe) -> tuple[NodeProcess, NodeP
 async def is_served_while_fenced(controller: NodeProcess, late: NodeProcess) -> bool:
     assert controller.node is not None
     assert late.node is not None
-    assembly, epoch = controller.node.assembly, late.node.broker_epoch
-    fencing = asyncio.create_task(assembly.controller._fence(late.node_id))
+    deciding, epoch = controller.node, late.node.registration.broker_epoch
+    fencing = asyncio.create_task(deciding.controller._fence(late.node_id))
     await asyncio.sleep(0)  # it is decided now, and not agreed on yet
-    is_served = await assembly.controller.heartbeat(
-        late.node_id, epoch, assembly.quorum.applied_end, wants_fence=False, wants_stop=False
+    is_served = await deciding.controller.heartbeat(
+        late.node_id, epoch, deciding.quorum.applied_end, wants_fence=False, wants_stop=False
     )
-    assert assembly.quorum.image.nodes[late.node_id].is_fenced, "the heartbeat was answered too soon to meet the fence"
+    assert deciding.quorum.image.nodes[late.node_id].is_fenced, "the heartbeat was answered too soon to meet the fence"
     await fencing
     return is_served
 
@@ -65,20 +65,20 @@ def test_who_has_not_read_of_its_fence_is_not_let_in() -> None:
 async def let_in_before_and_after_reading(controller: NodeProcess, late: NodeProcess) -> list[bool]:
     assert controller.node is not None
     assert late.node is not None
-    assembly, epoch = controller.node.assembly, late.node.broker_epoch
-    before_fence = assembly.quorum.applied_end
+    deciding, epoch = controller.node, late.node.registration.broker_epoch
+    before_fence = deciding.quorum.applied_end
 
     async def is_let_in(applied_end: Offset) -> bool:
-        return await assembly.controller.heartbeat(
+        return await deciding.controller.heartbeat(
             late.node_id, epoch, applied_end, wants_fence=False, wants_stop=False
         )
 
     late.host.pause()  # so that it says nothing itself
-    await assembly.controller._fence(late.node_id)
-    after_fence = assembly.quorum.applied_end
+    await deciding.controller._fence(late.node_id)
+    after_fence = deciding.quorum.applied_end
     answers = [await is_let_in(before_fence)]
     for _ in range(3):  # decisions go on: it need not read of those to be let in
-        await assembly.quorum.submit(lambda image: reserve_producer_ids(image, controller.node_id))
+        await deciding.quorum.submit(lambda image: reserve_producer_ids(image, controller.node_id))
     return [*answers, await is_let_in(before_fence), await is_let_in(after_fence)]
 
 
@@ -95,17 +95,17 @@ async def stop_of_an_old_life(controller: NodeProcess, late: NodeProcess) -> tup
     """Its last words arrive after the next one has registered, and before that is agreed on."""
     assert controller.node is not None
     assert late.node is not None
-    assembly, epoch, directory = controller.node.assembly, late.node.broker_epoch, late.node._place.directory
+    deciding, epoch, directory = controller.node, late.node.registration.broker_epoch, late.node.local.directory
     registering = asyncio.create_task(
-        assembly.quorum.submit(lambda image: register_node(image, late.node_id, b"anew", directory=directory))
+        deciding.quorum.submit(lambda image: register_node(image, late.node_id, b"anew", directory=directory))
     )
     await asyncio.sleep(0)
     with pytest.raises(Refusal) as caught:
-        await assembly.controller.heartbeat(
-            late.node_id, epoch, assembly.quorum.applied_end, wants_fence=False, wants_stop=True
+        await deciding.controller.heartbeat(
+            late.node_id, epoch, deciding.quorum.applied_end, wants_fence=False, wants_stop=True
         )
     await registering
-    return caught.value.code, assembly.quorum.image.nodes[late.node_id].is_draining
+    return caught.value.code, deciding.quorum.image.nodes[late.node_id].is_draining
 
 
 def test_a_life_that_ends_while_its_heartbeat_waits_is_not_served() -> None:
@@ -121,11 +121,11 @@ async def heartbeat_of_an_ending_life(controller: NodeProcess, late: NodeProcess
     """Another process with its id and disk registers meanwhile, and is let in."""
     assert controller.node is not None
     assert late.node is not None
-    assembly, epoch, directory = controller.node.assembly, late.node.broker_epoch, late.node._place.directory
-    submit = assembly.quorum.submit
+    deciding, epoch, directory = controller.node, late.node.registration.broker_epoch, late.node.local.directory
+    submit = deciding.quorum.submit
     beating = asyncio.create_task(
-        assembly.controller.heartbeat(
-            late.node_id, epoch, assembly.quorum.applied_end, wants_fence=False, wants_stop=True
+        deciding.controller.heartbeat(
+            late.node_id, epoch, deciding.quorum.applied_end, wants_fence=False, wants_stop=True
         )
     )
     await asyncio.sleep(0)
@@ -198,7 +198,7 @@ def test_a_lease_counts_from_when_the_heartbeat_was_sent() -> None:
 async def lease_after_a_slow_answer(controller: NodeProcess, other: NodeProcess) -> tuple[int, int]:
     """How long the answer took, and how long the lease then held. The controller stands still meanwhile."""
     assert other.node is not None
-    enrolment, clock = other.node.assembly.enrolment, other.host.world.clock
+    enrolment, clock = other.node.registration, other.host.world.clock
     sent_s = clock.monotonic_s()
     controller.host.pause()
     asyncio.get_running_loop().call_later(SLOW_ANSWER_S, controller.host.resume)

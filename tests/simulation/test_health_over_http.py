@@ -24,7 +24,10 @@ LOOK_S = 0.05
 
 def ask(process: NodeProcess, path: str) -> tuple[int, bytes]:
     assert process.node is not None
-    status, _, body = ConsoleServer(process.node).answer("GET", path)
+    node = process.node
+    console = ConsoleServer(node.world, node.health)
+    console.show(node)
+    status, _, body = console.answer("GET", path)
     return status, body
 
 
@@ -90,7 +93,7 @@ async def create(controller: NodeProcess, *replicas: tuple[NodeId, ...]) -> None
     topics = [
         NewTopic(f"topic-{number}", assignments=(ManualAssignment(0, nodes),)) for number, nodes in enumerate(replicas)
     ]
-    await node.quorum.submit(lambda image: create_topics(image, topics, node.configs, node.new_topic_id))
+    await node.quorum.submit(lambda image: create_topics(image, topics, node.view.configs, node.commands.new_topic_id))
 
 
 def told(processes: Sequence[NodeProcess], name: str) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ async def create(controller: NodeProcess, name: str, leader: NodeProcess) -> Non
     assert node is not None
     others = [it for it in node.image.nodes if it != leader.node_id]
     topic = NewTopic(name, assignments=(ManualAssignment(0, (leader.node_id, *others)),))
-    await node.quorum.submit(lambda image: create_topics(image, [topic], node.configs, node.new_topic_id))
+    await node.quorum.submit(lambda image: create_topics(image, [topic], node.view.configs, node.commands.new_topic_id))
 
 
 async def served(process: NodeProcess, name: str) -> Partition:

@@ -99,4 +99,5 @@ def cut_off(cluster: SimulatedCluster, leader: NodeProcess) -> None:
 async def named_leader(connection: Connection) -> int:
     wanted = MetadataRequest([MetadataRequestTopic(name=PLACE.topic)])
     (topic,) = (await connection.request(wanted, MetadataResponse, version=9)).topics
-    return topic.partitions[0].leader_id
+    told = topic.partitions[0]
+    return NO_NODE if told.error_code else told.leader_id  # beside an error it is only said where to look

@@ -40,12 +40,12 @@ async def create_and_delete(process: NodeProcess) -> list[bool]:
     node = process.node
     assert node is not None
     topic = NewTopic("short-lived", assignments=(ManualAssignment(0, (node.node_id,)),))
-    await node.quorum.submit(lambda image: create_topics(image, [topic], node.configs, node.new_topic_id))
+    await node.quorum.submit(lambda image: create_topics(image, [topic], node.view.configs, node.commands.new_topic_id))
     known = node.image.topic_named(topic.name)
     assert known is not None
     log_id = LogId(known.topic_id, 0)
     await asyncio.sleep(0.001)  # its log is being made
-    await node.submit(lambda image: delete_topics(image, [TopicReference(topic.name)], node.configs))
+    await node.commands.submit(lambda image: delete_topics(image, [TopicReference(topic.name)], node.view.configs))
     return [node.store.holds_unused(log_id), process.host.world.disk.exists(directory_of(log_id))]
 
 
@@ -73,11 +73,11 @@ def test_what_moves_away_and_back_is_served_whatever_was_wrong_with_it() -> None
         node = origin.node
         assert node is not None
         await until(lambda: node.topics.by_log_id(log_id) is not None)
-        node.coordination._unreadable(node.topics.partition("moving", 0), "no record of a coordinator")
-        was_offline = node.is_offline(*log_id)
+        node.coordinators._unreadable(node.topics.partition("moving", 0), "no record of a coordinator")
+        was_offline = node.topics.is_offline(*log_id)
         for second in (other.node_id, origin.node_id):
             await controller.host.start(move(controller, log_id, controller.node_id, second), "controller")
-        return was_offline, node.is_offline(*log_id)
+        return was_offline, node.topics.is_offline(*log_id)
 
     assert run(play, seed=1, limit_s=LIMIT_S) == (True, False)
 
@@ -86,7 +86,7 @@ async def create(controller: NodeProcess, other: NodeProcess) -> LogId:
     node = controller.node
     assert node is not None
     topic = NewTopic("moving", assignments=(ManualAssignment(0, (controller.node_id, other.node_id)),))
-    await node.quorum.submit(lambda image: create_topics(image, [topic], node.configs, node.new_topic_id))
+    await node.quorum.submit(lambda image: create_topics(image, [topic], node.view.configs, node.commands.new_topic_id))
     known = node.image.topic_named(topic.name)
     assert known is not None
     return LogId(known.topic_id, 0)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from headrace.broker.membership.assembly import NODES
 from headrace.broker.membership.identity import IDENTITY_FILE, WrongIdentity
+from headrace.broker.membership.local_node import NODES
 from headrace.broker.metadata.store import FLUSH_LANE
 from headrace.broker.node import TRY_AGAIN_S
 from headrace.model.errors import ErrorCode, Refusal
@@ -351,7 +351,7 @@ def test_a_node_that_leaves_looks_again_for_those_that_were_away() -> None:
         await until(lambda: leading(cluster) is heir)
         for process in others:
             await restart(process, heir)
-        assert leaver.node.assembly.peers.absent == {process.node_id for process in others}, "else this tells nothing"
+        assert leaver.node.peers.absent == {process.node_id for process in others}, "else this tells nothing"
         await leaver.node.leave()
         assert not may_serve(heir, leaver)
 

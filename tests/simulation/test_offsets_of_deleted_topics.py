@@ -52,7 +52,7 @@ BATCH_BYTES_MAX = 20_000  # less than what it takes to forget them
 
 async def delete_topic(node: Node) -> None:
     """Without waiting until its logs are gone."""
-    await node.quorum.submit(lambda image: delete_topics(image, [TopicReference("t")], node.configs))
+    await node.quorum.submit(lambda image: delete_topics(image, [TopicReference("t")], node.view.configs))
 
 
 def test_what_is_committed_for_a_topic_that_was_made_again_outlives_the_end_of_the_old_one() -> None:
@@ -66,10 +66,12 @@ def test_what_is_committed_for_a_topic_that_was_made_again_outlives_the_end_of_t
         await delete_topic(node)
         forgotten = await committed_offset(process)
         again = [NewTopic("t", 1, 1)]
-        await node.quorum.submit(lambda image: create_topics(image, again, node.configs, node.new_topic_id))
+        await node.quorum.submit(
+            lambda image: create_topics(image, again, node.view.configs, node.commands.new_topic_id)
+        )
         await commit(process, 7)
         process.host.threads.slowness["general"] = 1.0
-        await node._following.caught_up()
+        await node.reconciler.caught_up()
         return forgotten, await committed_offset(process)
 
     assert play_alone(act) == (-1, 7)
@@ -154,10 +156,10 @@ def test_who_knows_of_the_next_leader_takes_nothing_any_more_although_it_has_not
         for leader, epochs in ((ANOTHER, 1), (node.node_id, 1)):
             node.quorum.image = with_coordinator(node, leader, epochs)
             with pytest.raises(Refusal) as caught:
-                node.coordination.transactions_of(ID)
+                node.coordinators.transactions_of(ID)
             codes.append(caught.value.code)
             node.quorum.image = image
-        assert node.coordination.transactions_of(ID) is shard
+        assert node.coordinators.transactions_of(ID) is shard
         return codes
 
     assert play_alone(act) == [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.broker.coordination.producer_ids import ProducerIds
+from headrace.broker.membership.commands import Commands
 from headrace.broker.metadata import quorum
 from headrace.broker.metadata import store as metadata_store
 from headrace.broker.metadata.store import METADATA_LOG
@@ -180,7 +181,7 @@ def stop_cleanly_after_a_failure(patch: pytest.MonkeyPatch) -> None:
     sync_after_a_failed_sync(patch)
 
     async def stop(node: Node) -> None:
-        await node._tasks.close()
+        await node.tasks.close()
         await node.store.close()
 
     patch.setattr(Node, "stop", stop)
@@ -210,12 +211,12 @@ def look_again_without_news(patch: pytest.MonkeyPatch) -> None:
 def take_a_full_disk_for_a_bug(patch: pytest.MonkeyPatch) -> None:
     """Was there: changes of topics on a full disk closed the connection, as if the node had a bug."""
 
-    async def submit_each(node: Node, names: Any, decide: Any, *, needs_room: bool = False) -> Any:
+    async def submit_each(commands: Commands, names: Any, decide: Any, *, needs_room: bool = False) -> Any:
         if needs_room:
-            node._check_room()
-        return await node.submit(decide)
+            commands._check_room()
+        return await commands.submit(decide)
 
-    patch.setattr(Node, "submit_each", submit_each)
+    patch.setattr(Commands, "submit_each", submit_each)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.broker.membership.assembly import Assembly
+from headrace.broker.membership.registration import Registration
 from headrace.broker.metadata.controller import NEAR, Controller
 from headrace.broker.metadata.entries import batch_of
 from headrace.broker.metadata.store import MetadataStore
 from headrace.broker.partitions.partition import Partition
-from headrace.broker.replicas.reconciler import Following
+from headrace.broker.replicas.opening import LogOpening
 from headrace.metadata.commands import upkeep
 from headrace.metadata.elections import eligible_replicas as eligible
 from headrace.metadata.elections import partition_leaders as elections
@@ -87,12 +87,12 @@ def lead_on_in_the_last_lifes_epoch(patch: pytest.MonkeyPatch) -> None:
     when it has read of its fence, and of who leads since then. So that is missing here as well.
     """
 
-    async def at_once(_: Assembly) -> None: ...
+    async def at_once(_: Registration) -> None: ...
 
     def is_near(controller: Controller, _: NodeId, applied_end: Offset) -> bool:
         return controller._quorum.raft.log.commit_end - applied_end < NEAR
 
-    patch.setattr(Assembly, "_registration_applied", at_once)
+    patch.setattr(Registration, "_applied", at_once)
     patch.setattr(Controller, "_knows_enough", is_near)
 
 
@@ -150,7 +150,7 @@ def trust_a_new_disk(patch: pytest.MonkeyPatch) -> None:
     """
     honest = eligible._eligible
     patch.setattr(eligible, "_eligible", lambda before, record, needed, _: honest(before, record, needed, NO_NODE))
-    patch.setattr(Following, "_note_missing", lambda *_: None)
+    patch.setattr(LogOpening, "note_missing", lambda *_: None)
 
 
 def lead_on_without_a_lease(patch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def close_port(cluster: SimulatedCluster, caller: NodeProcess, called: NodeProce
 async def find_port_closed(process: NodeProcess, target: NodeProcess) -> None:
     assert process.node is not None
     with pytest.raises(NobodyListens):
-        await process.node.assembly.peers.connection(target.node_id, "a new lane")
+        await process.node.peers.connection(target.node_id, "a new lane")
 
 
 def check_one_leads_each(cluster: SimulatedCluster) -> None:
@@ -107,5 +107,5 @@ def leads(process: NodeProcess, index: int) -> bool:
     node = process.node
     if node is None or not process.host.is_up:
         return False
-    node.look_at_lease(node.world.clock.monotonic_s())
+    node.registration.look_at_lease(node.world.clock.monotonic_s())
     return node.topics.partition("t", index).replica.is_leader

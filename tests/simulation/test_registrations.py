@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.membership.registration import Enrolment
+from headrace.broker.membership.registration import Registration
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.simulation.environment.universe import Universe, run
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
@@ -32,9 +32,9 @@ def test_an_image_that_is_beyond_a_registration_has_it() -> None:
 
     async def play(universe: Universe) -> float:
         process, node = await ready_follower(universe)
-        node.assembly.enrolment.broker_epoch -= 1
+        node.registration.broker_epoch -= 1
         began_s = universe.loop.time()
-        await process.host.start(node.assembly._registration_applied(), "registration")
+        await process.host.start(node.registration._applied(), "registration")
         return universe.loop.time() - began_s
 
     assert run(play, seed=1, limit_s=LIMIT_S) == 0, "there was nothing to wait for"
@@ -43,11 +43,8 @@ def test_an_image_that_is_beyond_a_registration_has_it() -> None:
 def test_an_id_that_a_living_node_has_is_told_once_and_then_given_up(caplog: pytest.LogCaptureFixture) -> None:
     async def play(universe: Universe) -> ErrorCode:
         process, node = await ready_follower(universe)
-        place = replace(node._place, incarnation=b"i" * 16, directory=b"d" * 16)
-        world, assembly = node.world, node.assembly
-        imposter = Enrolment(
-            place, assembly.quorum, assembly.controller, assembly.peers, world.clock, lambda is_leased: None
-        )
+        local = replace(node.local, incarnation=b"i" * 16, directory=b"d" * 16)
+        imposter = Registration(local, node.quorum, node.controller, node.peers, node.world.clock)
         with pytest.raises(Refusal, match="give this node another --node-id") as refused:
             await process.host.start(imposter.register(), "imposter")
         return refused.value.code

@@ -49,7 +49,7 @@ class Scene:
 
     def stop_following(self) -> None:
         """As a fetcher does that was told to begin anew."""
-        self.node._followers._fetchers[self.partition.replica.leader].remove(self.partition)
+        self.node.fetchers._fetchers[self.partition.replica.leader].remove(self.partition)
 
 
 def play(act: Callable[[Scene], Coroutine[object, object, None]], *, replicas: int = 3) -> None:
@@ -95,7 +95,7 @@ def test_one_that_has_no_room_to_begin_anew_does_so_later(caplog: pytest.LogCapt
             await asyncio.sleep(LOOK_S)
         path = place.format(directory=partition.log.directory)
         scene.device.fail(Operation.CREATE, path, code=errno.ENOSPC)
-        scene.node._followers.begin_anew(partition, Offset(0))
+        scene.node.fetchers.begin_anew(partition, Offset(0))
         while not scene.is_in_sync:
             await asyncio.sleep(LOOK_S)
 
@@ -112,8 +112,8 @@ def test_one_that_may_be_elected_keeps_the_old_copy_until_it_is_in_sync() -> Non
         scene.stop_following()
         while scene.is_in_sync:
             await asyncio.sleep(LOOK_S)
-        scene.node._followers.begin_anew(partition, Offset(0))
-        await scene.node._following.caught_up()
+        scene.node.fetchers.begin_anew(partition, Offset(0))
+        await scene.node.reconciler.caught_up()
         assert scene.partition is not partition
         assert SimulatedDisk(scene.device).exists(kept)
         while not scene.is_in_sync or SimulatedDisk(scene.device).exists(kept):
@@ -125,16 +125,16 @@ def test_one_that_may_be_elected_keeps_the_old_copy_until_it_is_in_sync() -> Non
 def test_what_was_wrong_with_the_old_copy_is_not_said_of_the_new_one() -> None:
     async def act(scene: Scene) -> None:
         partition = scene.partition
-        scene.node.coordination._unreadable(partition, "no record of a coordinator")
-        assert scene.node.is_offline(partition.log_id.topic_id, 0)
+        scene.node.coordinators._unreadable(partition, "no record of a coordinator")
+        assert scene.node.topics.is_offline(partition.log_id.topic_id, 0)
         scene.stop_following()
         while scene.is_in_sync:
             await asyncio.sleep(LOOK_S)
-        scene.node._followers.begin_anew(partition, Offset(0))
+        scene.node.fetchers.begin_anew(partition, Offset(0))
         while not scene.is_in_sync:
             await asyncio.sleep(LOOK_S)
         assert scene.partition is not partition
-        assert not scene.node.is_offline(partition.log_id.topic_id, 0)
+        assert not scene.node.topics.is_offline(partition.log_id.topic_id, 0)
 
     play(act)
 
@@ -147,8 +147,8 @@ def test_one_that_is_counted_on_by_now_keeps_what_it_has() -> None:
         assert scene.is_in_sync
         scene.stop_following()
         overtaken = Epoch(partition.replica.leader_epoch - 1)
-        scene.node._following._queue.put_nowait(_Anew(partition, Offset(0), overtaken))
-        await scene.node._following.caught_up()
+        scene.node.reconciler._queue.put_nowait(_Anew(partition, Offset(0), overtaken))
+        await scene.node.reconciler.caught_up()
         assert scene.partition is partition
         assert (partition.log.next_offset, partition.log.is_closed) == (1, False)
         await asyncio.sleep(LONG_S)

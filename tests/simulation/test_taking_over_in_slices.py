@@ -164,8 +164,10 @@ async def made_topic(controller: NodeProcess) -> None:
     node = controller.node
     assert node is not None
     wide = NewTopic("wide", PARTITIONS, 3)
+    configs, new_id = node.view.configs, node.commands.new_topic_id
     await controller.host.start(
-        node.quorum.submit(lambda image: create_topics(image, [wide], node.configs, node.new_topic_id)), "create"
+        node.quorum.submit(lambda image: create_topics(image, [wide], configs, new_id)),
+        "create",
     )
 
 

@@ -36,12 +36,15 @@ class TaskScope:
         task.add_done_callback(self._ended)
         return task
 
+    def start_if_open(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        """For work that somebody may ask for while the scope is being closed: then nobody needs it any more."""
+        if self._is_closed:
+            work.close()
+        else:
+            self.start(work, name)
+
     def __len__(self) -> int:
         return len(self._tasks)
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)

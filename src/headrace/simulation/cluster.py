@@ -6,8 +6,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.membership.assembly import CLIENTS, NODES
-from headrace.broker.node import Node
+from headrace.broker.build import NodePlan, build
+from headrace.broker.membership.local_node import CLIENTS, NODES
+from headrace.broker.membership.membership import MembershipPlan
 from headrace.client.connections.cluster import Cluster, ClusterSettings
 from headrace.metadata.image.records import Endpoint
 from headrace.model.names import NodeId
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from random import Random
 
+    from headrace.broker.node import Node
     from headrace.model.names import TopicPartition
     from headrace.runtime.network import Network
     from headrace.simulation.environment.host import Host
@@ -91,10 +93,10 @@ class NodeProcess:
     async def _run(self) -> None:
         """What `headrace serve` does, without its terminal."""
         error: BaseException | None = None
-        node = Node(self.host.world, node_id=self.node_id, configs=self._configs, voters=self._voters, join=self.join)
+        plan = NodePlan(MembershipPlan(self.node_id, self._voters, self.join), self._configs)
         meetings: list[KafkaServer] = []
-        self.present = node
         try:
+            node = self.present = await build(self.host.world, plan)
             await node.start(partial(self._meet, node, meetings) if self._meets_others else None)
             await self._serve(node)
             error = node.failed.result() if node.failed.done() else None

@@ -362,6 +362,13 @@ def _is_lack_of_space(error: BaseException) -> bool:
     return isinstance(error, DiskFull) or (isinstance(cause, OSError) and cause.errno == errno.ENOSPC)
 
 
+JUDGED_BY_WHAT_COMES_OF_IT = {
+    "headrace.broker.failure",
+    "headrace.broker.membership.older_copy",
+    "headrace.broker.replicas.damage",
+}
+
+
 class _BugHandler(logging.Handler):
     def __init__(self, history: History) -> None:
         super().__init__(logging.ERROR)
@@ -370,7 +377,7 @@ class _BugHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         # A node says so itself when it must stop; why it did is judged by the error that it stops with. And it says so
         # if the only copy in sync is damaged; whether anything was lost by it is judged by what can be read at the end.
-        if record.name not in {"headrace.broker.node", "headrace.broker.replicas.damage"}:
+        if record.name not in JUDGED_BY_WHAT_COMES_OF_IT:
             self._history.report(Kind.BUG, None, -1, logging.Formatter().format(record))
 
 

@@ -17,7 +17,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
-from headrace.broker.node import Node
+from headrace.broker.build import NodePlan, build
 from headrace.metadata.commands.topic_commands import NewTopic, TopicReference, create_topics, delete_topics
 from headrace.model.errors import Refusal
 from headrace.runtime.clock import SystemClock
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
     from typing import Any, Self
+
+    from headrace.broker.node import Node
 
 START_S: Final = 30.0  # against hangs; a start takes a tenth of a second
 QUICK: Final = {"headrace.durability": "written"}
@@ -109,7 +111,9 @@ class Broker:
         wanted = [NewTopic(name, partitions, 1, (), tuple((configs or {}).items()))]
         node = self.node
         (outcome,) = self._ask(
-            lambda: node.submit(lambda image: create_topics(image, wanted, node.configs, node.new_topic_id))
+            lambda: node.commands.submit(
+                lambda image: create_topics(image, wanted, node.view.configs, node.commands.new_topic_id)
+            )
         )
         if isinstance(outcome.result, Refusal):
             raise outcome.result
@@ -117,7 +121,7 @@ class Broker:
     def delete_topic(self, name: str) -> None:
         node = self.node
         (outcome,) = self._ask(
-            lambda: node.submit(lambda image: delete_topics(image, [TopicReference(name)], node.configs))
+            lambda: node.commands.submit(lambda image: delete_topics(image, [TopicReference(name)], node.view.configs))
         )
         if isinstance(outcome.result, Refusal):
             raise outcome.result
@@ -142,9 +146,8 @@ class Broker:
         disk = SystemDisk(self._data_dir)
         threads = SystemThreads()
         try:
-            self.node = Node(
-                World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads), configs=self._configs
-            )
+            world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
+            self.node = await build(world, NodePlan(configs=self._configs))
             await self.node.start()
             server = KafkaServer(self.node)
             ready.set_result(await server.start(self._address))

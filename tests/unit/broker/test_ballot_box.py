@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.metadata.votes import FILE, REWRITE_BYTES, BallotBox
+from headrace.broker.metadata.votes import FILE, REWRITE_BYTES, VoteFile
 from headrace.model.names import NodeId
 from headrace.raft.log import Term
 from headrace.raft.membership import Replica
@@ -33,7 +33,7 @@ def disk(tmp_path: Path) -> Iterator[SystemDisk]:
 
 
 def saved(disk: SystemDisk, *ballots: Ballot) -> None:
-    box = BallotBox(disk)
+    box = VoteFile(disk)
     box.load()
     for ballot in ballots:
         box.save(ballot)
@@ -41,7 +41,7 @@ def saved(disk: SystemDisk, *ballots: Ballot) -> None:
 
 
 def found(disk: SystemDisk) -> Ballot | None:
-    box = BallotBox(disk)
+    box = VoteFile(disk)
     ballot = box.load()
     box.close()
     return ballot
@@ -58,7 +58,7 @@ def test_the_last_one_counts(disk: SystemDisk) -> None:
 def test_a_disk_counts_its_starts_and_an_older_copy_counts_alike(disk: SystemDisk, tmp_path: Path) -> None:
     lives = []
     for _ in range(3):
-        box = BallotBox(disk)
+        box = VoteFile(disk)
         box.load()
         box.save(LATER)
         lives.append(box.life)
@@ -67,7 +67,7 @@ def test_a_disk_counts_its_starts_and_an_older_copy_counts_alike(disk: SystemDis
             older = (tmp_path / FILE).read_bytes()
     assert lives == [1, 2, 3]
     (tmp_path / FILE).write_bytes(older)
-    box = BallotBox(disk)
+    box = VoteFile(disk)
     box.load()
     assert box.life == 2
     box.close()
@@ -104,16 +104,16 @@ def test_more_than_a_few_torn_lines_are_damage(disk: SystemDisk, tmp_path: Path)
 @pytest.mark.parametrize("seed", range(40))
 def test_what_a_failed_flush_left_in_memory_may_be_a_hole_later(seed: int) -> None:
     device = Device(Random(seed))
-    box = BallotBox(SimulatedDisk(device))
+    box = VoteFile(SimulatedDisk(device))
     for term in range(seed % 10 + 1):  # so that lines lie differently over the sectors
         box.save(Ballot(Term(term), VOTE))
     device.fail(Operation.SYNC, FILE)
     with pytest.raises(OSError, match="Input/output"):
         box.save(Ballot(Term(100), VOTE))
     device.heal()
-    assert BallotBox(SimulatedDisk(device)).load() == Ballot(Term(100), VOTE), "as the next process finds it"
+    assert VoteFile(SimulatedDisk(device)).load() == Ballot(Term(100), VOTE), "as the next process finds it"
     device.power_cut()
-    assert BallotBox(SimulatedDisk(device)).load() == Ballot(Term(100), VOTE)
+    assert VoteFile(SimulatedDisk(device)).load() == Ballot(Term(100), VOTE)
 
 
 def test_it_does_not_grow_without_end(disk: SystemDisk, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from headrace.broker.partitions.fetching import (
 )
 from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
 from headrace.broker.replicas import fetcher_session as follower_session
-from headrace.broker.replicas.fetcher_session import FollowerSession
+from headrace.broker.replicas.fetcher_session import FetcherSession
 from headrace.model.errors import ErrorCode
 from headrace.model.names import Epoch, LogId, NodeId, Offset, TopicId
 from headrace.runtime.clock import SystemClock
@@ -255,8 +255,8 @@ def forgotten(request: FetchRequest) -> list[LogId]:
     return [LogId(it.topic_id, index) for it in request.forgotten_topics_data for index in it.partitions]
 
 
-def opened(small: SmallPartition) -> FollowerSession:
-    session = FollowerSession()
+def opened(small: SmallPartition) -> FetcherSession:
+    session = FetcherSession()
     session.add(small.partition)
     assert len(named(session.request(0))) == 1
     assert session.answered(5)
@@ -264,7 +264,7 @@ def opened(small: SmallPartition) -> FollowerSession:
 
 
 def test_the_first_request_opens_and_those_after_it_are_counted(small: SmallPartition) -> None:
-    session = FollowerSession()
+    session = FetcherSession()
     session.add(small.partition)
     first = session.request(0)
     assert (first.session_id, first.session_epoch) == (0, 0)
@@ -323,7 +323,7 @@ def test_what_has_another_partition_in_its_place_is_not_begun_again(small: Small
 
 def test_many_partitions_are_named_in_several_requests(small: SmallPartition, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower_session, "NAMED_MAX", 1)
-    session = FollowerSession()
+    session = FetcherSession()
     session.add(small.partition)
     small.log.log_id = LogId(TopicId(b"another topic..."), 0)
     session.add(small.partition)

@@ -23,7 +23,7 @@ async def test_a_node_alone_goes_on_leading_after_it_was_held_up(tmp_path: Path)
         time.sleep(SESSION_MS / 1000 + 0.2)
         for _ in range(20):
             await asyncio.sleep(0.01)
-            assert server.node.assembly.enrolment.is_leased
-            assert server.node.why_not_serving is None
+            assert server.node.registration.is_leased
+            assert server.node.health.why_not_serving is None
         answer = await client.ask(produce(TOPIC, acks=-1), 9)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.broker.membership.peers import LETTERS, Peers
 from headrace.client.errors import NobodyListens
+from headrace.metadata.image.incarnations import UNSAID
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NodeId, Offset
 from headrace.raft.log import Term
@@ -65,10 +66,10 @@ async def peers(node: ScriptedNode, failures: list[BaseException], tmp_path: Pat
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
     running = Peers(
         ME,
+        UNSAID,
         world,
         lambda _: [node.address],
         lambda: CLUSTER_ID,
-        lambda _: None,
         lambda _, failure: failures.append(failure),
     )
     yield running
@@ -208,7 +209,7 @@ async def sent_until_heard(peers: Peers, node: ScriptedNode) -> None:
 
 async def test_a_peer_that_is_nowhere_is_gone(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
     gone: list[NodeId] = []
-    monkeypatch.setattr(peers, "_on_gone", gone.append)
+    monkeypatch.setattr(peers, "on_gone", gone.append)
     monkeypatch.setattr(peers, "_addresses", lambda _: [Address("127.0.0.1", port) for port in free_ports(2)])
     with pytest.raises(NobodyListens):
         await peers.connection(PEER, LETTERS)

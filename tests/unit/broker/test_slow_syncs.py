@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.node import Node
+from headrace.broker.build import NodePlan, build
 from headrace.simulation.environment.universe import run
 from headrace.storage.store.flusher import LANE
 
@@ -20,7 +20,7 @@ def test_a_disk_is_not_blamed_for_a_process_that_stood_still(
 ) -> None:
     async def main(universe: Universe) -> None:
         host = universe.host("node")
-        node = Node(host.world, stood_still_s=lambda last_s: last_s * stopped_share)
+        node = await build(host.world, NodePlan(stood_still_s=lambda last_s: last_s * stopped_share))
         await node.start()
         host.threads.slowness[LANE] = 1e6
         await node.store.flusher.sync_everything()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.broker.replicas.fetchers import Followers
+from headrace.broker.replicas.fetchers import ReplicaFetchers
 from headrace.model.names import Epoch, NodeId, Offset, TopicPartition
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
@@ -103,7 +103,7 @@ async def followed(tmp_path: Path, leaders: Story, followers: Story) -> tuple[Le
         failures.append(what)
         leader.is_over.set()
 
-    following = Followers(NODE, leader, store, lambda: 1, failed)  # type: ignore[arg-type]
+    following = ReplicaFetchers(NODE, leader, store, lambda: 1, failed)  # type: ignore[arg-type]
     following.bad_fetch = failed
     following.follow(partition, LEADER)
     await leader.is_over.wait()

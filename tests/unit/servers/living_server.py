@@ -7,7 +7,7 @@ import struct
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.node import Node
+from headrace.broker.build import NodePlan, build
 from headrace.metadata.commands.topic_commands import NewTopic, create_topics
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from headrace.broker.node import Node
     from headrace.wire.api import Message
 
 LENGTH = struct.Struct(">i")
@@ -55,7 +56,9 @@ class LivingServer:
         settings = tuple((key.replace("_", "."), value) for key, value in configs.items())
         node = self.node
         wanted = [NewTopic(name, partitions, 1, (), settings)]
-        await node.submit(lambda image: create_topics(image, wanted, node.configs, node.new_topic_id))
+        await node.commands.submit(
+            lambda image: create_topics(image, wanted, node.view.configs, node.commands.new_topic_id)
+        )
 
     def leased_files(self) -> int:
         """Log files that some answer still holds."""
@@ -103,7 +106,7 @@ async def living_server(directory: Path, **configs: str) -> AsyncIterator[Living
     disk, threads = SystemDisk(directory), SystemThreads()
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
     named = {name.replace("_", "."): value for name, value in configs.items()}
-    node = Node(world, configs={"headrace.durability": "written", **named})
+    node = await build(world, NodePlan(configs={"headrace.durability": "written", **named}))
     try:
         await node.start()
         server = KafkaServer(node)

@@ -134,7 +134,7 @@ async def test_nobody_passes_for_a_follower_where_clients_come_in(tmp_path: Path
         assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert (await client.ask(FetchRequest(replica_id=ABSENT, topics=old), 6)).responses == []
         assert (await client.ask(FetchRequest(topics=wanted), 17)).error_code == ErrorCode.NONE
-        assert server.node.followers_heard_ms == {}
+        assert server.node.heard_followers.at_ms == {}
 
 
 async def test_letters_of_another_cluster_damaged_ones_and_absurd_ones_change_nothing(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ async def test_nothing_is_served_once_the_disk_has_failed(tmp_path: Path) -> Non
     async with living_server(tmp_path) as living:
         client = await living.connect()
         await client.ask(ASK, 0)
-        living.node.fail(DiskFailure("the disk is gone"))
+        living.node.health.failure.fail(DiskFailure("the disk is gone"))
         client.begin(ASK, 0)
         assert await client.frame() is None
 

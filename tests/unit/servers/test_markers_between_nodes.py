@@ -68,7 +68,7 @@ async def test_an_operator_waits_until_every_coordinator_has_said_whether_it_kno
         await server.create_topic(TRANSACTION_STATE, partitions=2)
         hang(server)
         client = await server.connect()
-        coordination = server.node.coordination
+        coordination = server.node.coordinators
         await until(lambda: all(shard._mind is not None for shard in coordination.transaction_shards()))
         silent = server.node.topics.partition(TRANSACTION_STATE, 1)
         coordination.left(silent)
@@ -87,7 +87,7 @@ async def test_a_transaction_that_writes_while_coordinators_are_asked_is_left_al
         await server.create_topic(PLACE.topic)
         await server.create_topic(TRANSACTION_STATE)
         hang(server)
-        coordination = server.node.coordination
+        coordination = server.node.coordinators
         await until(lambda: all(shard._mind is not None for shard in coordination.transaction_shards()))
         ask = coordination.live_here
 
@@ -106,7 +106,7 @@ async def test_only_the_leader_of_that_epoch_answers_for_a_coordinator(tmp_path:
     async with living_server(tmp_path) as server:
         await server.create_topic(TRANSACTION_STATE)
         client = await server.connect(await server.listen_for_nodes())
-        shards = server.node.coordination.transaction_shards()
+        shards = server.node.coordinators.transaction_shards()
         await until(lambda: all(shard._mind is not None for shard in shards))
 
         async def asked(index: int, epoch: int) -> int:
@@ -118,7 +118,7 @@ async def test_only_the_leader_of_that_epoch_answers_for_a_coordinator(tmp_path:
         assert await asked(0, FIRST + 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await asked(1, FIRST) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         with pytest.raises(Refusal):
-            await server.node.coordination.live_here(PRODUCER, {5: FIRST})
+            await server.node.coordinators.live_here(PRODUCER, {5: FIRST})
 
 
 async def test_clients_do_not_hear_of_what_nodes_ask_each_other(tmp_path: Path) -> None:

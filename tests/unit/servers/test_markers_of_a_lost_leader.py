@@ -34,7 +34,7 @@ ORDER = MarkerOrder("t", ProducerId(7), 0, True, (SLOW, LOST), 0, 0)
 async def test_a_marker_that_another_leader_has_replaced_is_written_again(tmp_path: Path) -> None:
     async with living_server(tmp_path) as server:
         slow, lost = await partitions_with_another_replica(server)
-        writing = asyncio.create_task(server.node.coordination.markers._write_round(ORDER.partitions, ORDER))
+        writing = asyncio.create_task(server.node.coordinators.markers._write_round(ORDER.partitions, ORDER))
         await until(lambda: lost.log.next_offset == 1)
         await follow_a_leader_without_the_marker(server, lost)
         assert lost.high_watermark == lost.log.next_offset == 1
@@ -45,7 +45,7 @@ async def test_a_marker_that_another_leader_has_replaced_is_written_again(tmp_pa
 async def test_a_marker_in_a_partition_that_moved_away_is_not_waited_for(tmp_path: Path) -> None:
     async with living_server(tmp_path) as server:
         slow, lost = await partitions_with_another_replica(server)
-        writing = asyncio.create_task(server.node.coordination.markers._write_round(ORDER.partitions, ORDER))
+        writing = asyncio.create_task(server.node.coordinators.markers._write_round(ORDER.partitions, ORDER))
         await until(lambda: lost.log.next_offset == 1)
         served = server.node.topics.named(LOST.topic)
         assert served is not None
@@ -62,7 +62,7 @@ async def test_markers_for_what_was_deleted_are_not_waited_for(tmp_path: Path) -
         await server.create_topic(SLOW.topic)
         gone = (TopicPartition("gone", 0), TopicPartition(SLOW.topic, 1))
         order = ORDER._replace(partitions=gone)
-        assert await server.node.coordination.markers._write_round(gone, order) == []
+        assert await server.node.coordinators.markers._write_round(gone, order) == []
 
 
 async def partitions_with_another_replica(server: LivingServer) -> tuple[Partition, Partition]:
@@ -107,7 +107,7 @@ async def test_markers_that_were_written_before_their_order_was_repeated_do_not_
     async with living_server(tmp_path) as server:
         state, written = await partitions_with_another_replica(server)
         state.writer.append(encode_batch([(0, *encode(record_of("t", ending)), ())]))
-        shard = server.node.coordination._new_transaction_shard(state)
+        shard = server.node.coordinators._new_transaction_shard(state)
         running = asyncio.create_task(shard.run())
         await until(lambda: shard._mind is not None)
         shard.tell(lambda mind, now: mind.markers_written("t", ProducerId(7), 0, now))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.membership.registration import Enrolment
+from headrace.broker.membership.registration import Registration
 from headrace.broker.partitions.examiner import Examiner
 from headrace.model.errors import ErrorCode
 from headrace.model.names import Epoch, NodeId
@@ -157,19 +157,19 @@ async def test_a_leadership_that_ends_meanwhile_is_over(tmp_path: Path) -> None:
         assert there.log.next_offset == 0
 
 
-async def unheard(_: Enrolment) -> bool:
+async def unheard(_: Registration) -> bool:
     return True
 
 
 async def test_a_lease_that_ends_meanwhile_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether or not a timer has said so."""
-    monkeypatch.setattr(Enrolment, "_is_alone", False)
+    monkeypatch.setattr(Registration, "_is_alone", False)
     async with held_up(tmp_path) as (living, examiner):
         client = await living.connect()
         first = asyncio.create_task(client.ask(request(packed()), VERSION))
         await until(lambda: bool(examiner.asked))
-        monkeypatch.setattr(Enrolment, "_beat", unheard)
-        living.node.assembly.enrolment._lease_end_s = 0.0
+        monkeypatch.setattr(Registration, "_beat", unheard)
+        living.node.registration._lease_end_s = 0.0
         examiner.may_go_on.set()
         assert outcomes(await first) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
         assert partition(living).log.next_offset == 0

@@ -19,7 +19,7 @@ async def test_bad_bytes_from_a_leader_after_the_chores_have_ended(tmp_path: Pat
         node = server.node
         await server.create_topic("orders")
         partition = node.topics.partition("orders", 0)
-        await node._tasks.close()  # followers end after this
+        await node.tasks.close()  # followers end after this
         for _ in range(2):  # the leader is told the second time
             node.damage.bad_fetch(partition, LEADER)
         assert not node.failed.done()

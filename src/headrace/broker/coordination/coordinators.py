@@ -10,7 +10,6 @@ from headrace.broker.coordination.internal_topics import create_missing
 from headrace.broker.coordination.markers import MarkerWriter
 from headrace.broker.coordination.remote import ask_to_add
 from headrace.broker.coordination.shard import MindT, Shard
-from headrace.broker.replicas.scrub import ALL
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.settings import GroupSettings, OwnTimes
 from headrace.coordinators.groups.topics import KnownTopic
@@ -20,7 +19,7 @@ from headrace.coordinators.transactions.effects import TransactionEffects
 from headrace.coordinators.transactions.settings import TransactionSettings
 from headrace.metadata.configs.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.metadata.image.effective_configs import own_group_times
-from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import ID_BYTES_MAX, NO_EPOCH, NO_NODE, NodeId, TopicPartition
 from headrace.runtime.tasks import TaskScope
 from headrace.storage.files.damage import RESTORE_OR_REMOVE
@@ -29,35 +28,52 @@ from headrace.wire.partitioning import partition_for_coordinated
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from headrace.broker.node import Node
+    from headrace.broker.failure import Failure
+    from headrace.broker.membership.commands import Commands
+    from headrace.broker.membership.peers import Peers
+    from headrace.broker.metadata.view import MetadataView
     from headrace.broker.partitions.partition import Partition
+    from headrace.broker.partitions.topic_table import TopicTable
+    from headrace.broker.replicas.damage_reports import DamageReports
     from headrace.coordinators.effects import Effects
     from headrace.metadata.image.cluster_image import ClusterImage, Topic
     from headrace.model.names import Epoch, ProducerId, TopicId
+    from headrace.runtime.world import World
 
 log = logging.getLogger(__name__)
 
 GroupShard = Shard[GroupCoordinator]
 TransactionShard = Shard[TransactionCoordinator]
 
+EVERYWHERE: Final = -1  # in the log: it is not known where the damage is
 MARKERS_WAIT_S: Final = 0.003
 MARKERS_WAIT_S_MAX: Final = 0.1
 
 
-class Coordination:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+class Coordinators:
+    def __init__(
+        self,
+        view: MetadataView,
+        topics: TopicTable,
+        peers: Peers,
+        commands: Commands,
+        world: World,
+        failure: Failure,
+        reports: DamageReports,
+    ) -> None:
+        self._view = view
+        self._topics = topics
+        self._peers = peers
+        self._commands = commands
+        self._world = world
+        self._failure = failure
+        self._reports = reports
         self._group_shards: dict[int, GroupShard] = {}
         self._transaction_shards: dict[int, TransactionShard] = {}
-        self._tasks = TaskScope(self._task_failed)
+        self._tasks = TaskScope(failure.task_failed)
         self._loads: dict[Partition, asyncio.Task[None]] = {}
         self._load_turn = asyncio.Lock()
-        self.markers = MarkerWriter(node, self, self._tasks)
-
-    def _task_failed(self, name: str, error: BaseException) -> None:
-        if not isinstance(error, DiskFailure):  # its words are enough, and the node says them
-            log.error("the task %r failed", name, exc_info=error)
-        self._node.fail(error)
+        self.markers = MarkerWriter(view, topics, peers, self, self._tasks)
 
     async def close(self) -> None:
         for partition in list(self._loads):
@@ -89,10 +105,9 @@ class Coordination:
 
     async def prepare(self, topic: str) -> None:
         """Create an internal topic on its first use, and wait until its coordinators are there. Raises Refusal."""
-        node = self._node
-        if node.image.topic_named(topic) is None:
+        if self._view.image.topic_named(topic) is None:
             log.info("creating %s", topic)
-            refusal = (await create_missing(node, [topic])).get(topic)
+            refusal = (await create_missing(self._commands, self._view, [topic])).get(topic)
             if refusal is not None:
                 raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be created: {refusal.message}")
 
@@ -100,7 +115,7 @@ class Coordination:
         if len(key.encode()) > ID_BYTES_MAX:
             code = ErrorCode.INVALID_GROUP_ID if topic_name == CONSUMER_OFFSETS else ErrorCode.INVALID_REQUEST
             raise Refusal(code, f"an id may have {ID_BYTES_MAX} bytes, this one has {len(key.encode())}")
-        topic = self._node.image.topic_named(topic_name)
+        topic = self._view.image.topic_named(topic_name)
         if topic is None:
             raise Refusal(ErrorCode.NOT_COORDINATOR, f"there is no {topic_name} yet; ask for the coordinator first")
         return partition_for_coordinated(key, topic.partition_count)
@@ -116,10 +131,10 @@ class Coordination:
 
     def _is_to_come(self, topic_name: str, index: int) -> bool:
         """The image says that this node leads, and its partitions will follow it."""
-        topic = self._node.image.topic_named(topic_name)
-        if topic is None or self._node.is_offline(topic.topic_id, index):
+        topic = self._view.image.topic_named(topic_name)
+        if topic is None or self._topics.is_offline(topic.topic_id, index):
             return False
-        return topic.partitions[index].leader == self._node.node_id
+        return topic.partitions[index].leader == self._view.node_id
 
     def _is_agreed(self, shard: Shard[MindT]) -> bool:
         """The image says as well that this node leads the shard's log, in the same epoch.
@@ -131,8 +146,8 @@ class Coordination:
         Who starts again writes nothing before it has a lease, and gets none before it has read all that was agreed on
         when it came back.
         """
-        state = self._node.image.partition(*shard.partition.log_id)
-        if state is None or state.leader != self._node.node_id:
+        state = self._view.image.partition(*shard.partition.log_id)
+        if state is None or state.leader != self._view.node_id:
             return False
         return state.leader_epoch == shard.partition.replica.leader_epoch
 
@@ -152,7 +167,7 @@ class Coordination:
             transactional_id, producer_id, producer_epoch, tuple(partitions), transaction_version, verify_only
         )
         elsewhere = self._coordinator_elsewhere(transactional_id)
-        return await (self.add_here(asked) if elsewhere is None else ask_to_add(self._node, elsewhere, asked))
+        return await (self.add_here(asked) if elsewhere is None else ask_to_add(self._peers, elsewhere, asked))
 
     async def add_here(self, asked: AddPartitions) -> dict[TopicPartition, ErrorCode]:
         """As the coordinator. Whoever is asked for it and is none says so: nodes that do not agree yet on who it is
@@ -161,7 +176,7 @@ class Coordination:
         While the markers of the last transaction are being written it waits a little: the client would come back for
         the same only after a pause of its own, which is longer.
         """
-        clock = self._node.world.clock
+        clock = self._world.clock
         deadline_s = clock.monotonic_s() + MARKERS_WAIT_S_MAX
         while True:
             try:
@@ -193,7 +208,7 @@ class Coordination:
         Whoever believed it would refuse all markers of the real one. The asker comes again: this node may have to
         catch up.
         """
-        topic = self._node.image.topic_named(TRANSACTION_STATE)
+        topic = self._view.image.topic_named(TRANSACTION_STATE)
         states = () if topic is None else topic.partitions.values()
         if epoch > max((state.leader_epoch for state in states), default=NO_EPOCH):
             raise Refusal(
@@ -202,18 +217,18 @@ class Coordination:
 
     def _coordinator_elsewhere(self, transactional_id: str) -> NodeId | None:
         """The node that coordinates it, if that is another one."""
-        topic = self._node.image.topic_named(TRANSACTION_STATE)
+        topic = self._view.image.topic_named(TRANSACTION_STATE)
         if topic is None:
             return None
         leader = topic.partitions[partition_for_coordinated(transactional_id, topic.partition_count)].leader
-        return None if leader in {NO_NODE, self._node.node_id} else leader
+        return None if leader in {NO_NODE, self._view.node_id} else leader
 
     # ---- what the node tells
 
     def led(self, partition: Partition) -> None:
         """This node leads a partition now. Those of internal topics come with a coordinator."""
         self.left(partition)
-        served = self._node.topics.topic(partition.log_id.topic_id)
+        served = self._topics.topic(partition.log_id.topic_id)
         if served is not None:
             served.troubles.pop(partition.index, None)  # whether it can be loaded now remains to be seen
         if partition.name.topic == CONSUMER_OFFSETS:
@@ -240,11 +255,11 @@ class Coordination:
         damaged, another replica is to lead."""
         trouble = f"its groups or transactions cannot be loaded: {problem}. {RESTORE_OR_REMOVE}"
         log.log(partition.damage_level, "%s is offline: %s", partition.name, trouble)
-        served = self._node.topics.topic(partition.log_id.topic_id)
+        served = self._topics.topic(partition.log_id.topic_id)
         if served is not None:
             served.troubles[partition.index] = trouble
         self.left(partition)
-        self._node.damage.met(partition, ALL)
+        self._reports.met(partition, EVERYWHERE)
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """In the turn in which the image loses them. In the next one a topic of the same name may be there, and what is
@@ -276,20 +291,19 @@ class Coordination:
     # ---- making shards
 
     def _new_group_shard(self, partition: Partition) -> GroupShard:
-        node = self._node
         return Shard(
             partition,
-            node.world,
+            self._world,
             new_mind=lambda: GroupCoordinator(
                 self._group_settings(),
-                ImageTopics(lambda: node.image),
+                ImageTopics(lambda: self._view.image),
                 lambda: self._held_by_others(partition),
                 self._own_times,
             ),
             kinds=GROUP_KINDS,
             load_turn=self._load_turn,
             on_unreadable=self._unreadable,
-            on_failure=node.fail,
+            on_failure=self._failure.fail,
         )
 
     def _held_by_others(self, partition: Partition) -> int:
@@ -301,16 +315,15 @@ class Coordination:
         )
 
     def _new_transaction_shard(self, partition: Partition) -> TransactionShard:
-        node = self._node
         return Shard(
             partition,
-            node.world,
+            self._world,
             new_mind=lambda: TransactionCoordinator(self._transaction_settings(), partition.replica.leader_epoch),
             kinds=TRANSACTION_KINDS,
             load_turn=self._load_turn,
             on_effects=self._order_markers,
             on_unreadable=self._unreadable,
-            on_failure=node.fail,
+            on_failure=self._failure.fail,
         )
 
     def _order_markers(self, shard: TransactionShard, mind: TransactionCoordinator, effects: Effects) -> None:
@@ -322,7 +335,7 @@ class Coordination:
                 self.markers.write(shard, order)
 
     def _group_settings(self) -> GroupSettings:
-        settings = self._node.settings
+        settings = self._view.settings
         return GroupSettings(
             initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
             min_session_timeout_ms=settings.group_min_session_timeout_ms,
@@ -336,11 +349,11 @@ class Coordination:
         )
 
     def _own_times(self, group_id: str) -> OwnTimes | None:
-        times = own_group_times(self._node.image, group_id, self._node.configs)
+        times = own_group_times(self._view.image, group_id, self._view.configs)
         return None if times is None else OwnTimes(*times)
 
     def _transaction_settings(self) -> TransactionSettings:
-        settings = self._node.settings
+        settings = self._view.settings
         return TransactionSettings(
             max_timeout_ms=settings.transaction_max_timeout_ms,
             id_expiration_ms=settings.transactional_id_expiration_ms,

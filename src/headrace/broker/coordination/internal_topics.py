@@ -18,15 +18,18 @@ from headrace.wire.messages.create_topics import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.broker.node import Node
+    from headrace.broker.membership.commands import Commands
+    from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.configs.settings import NodeSettings
 
 
-async def create_missing(node: Node, names: Sequence[str]) -> dict[str, Refusal]:
+async def create_missing(commands: Commands, view: MetadataView, names: Sequence[str]) -> dict[str, Refusal]:
     """Wherever the controller is. Returns why, for those that cannot be; one that was there already is fine."""
-    node_count = len(node.image.live_nodes())
-    wanted = [_described(name, node.settings, node_count) for name in names]
-    refusals = await (_create(node, wanted) if node.is_controller else _create_elsewhere(node, wanted))
+    node_count = len(view.image.live_nodes())
+    wanted = [_described(name, view.settings, node_count) for name in names]
+    refusals = await (
+        _create(commands, view, wanted) if commands.is_controller else _create_elsewhere(commands, wanted)
+    )
     return {name: it for name, it in refusals.items() if it.code != ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
@@ -37,18 +40,18 @@ def _described(name: str, settings: NodeSettings, node_count: int) -> NewTopic:
     return NewTopic(name, usual_partition_count(name, settings), min(INTERNAL_REPLICAS, max(node_count, 1)))
 
 
-async def _create(node: Node, wanted: Sequence[NewTopic]) -> dict[str, Refusal]:
-    outcomes = await node.submit_each(
+async def _create(commands: Commands, view: MetadataView, wanted: Sequence[NewTopic]) -> dict[str, Refusal]:
+    outcomes = await commands.submit_each(
         [topic.name for topic in wanted],
-        lambda image: create_topics(image, wanted, node.configs, node.new_topic_id),
+        lambda image: create_topics(image, wanted, view.configs, commands.new_topic_id),
         needs_room=True,
     )
     return {outcome.name: outcome.result for outcome in outcomes if isinstance(outcome.result, Refusal)}
 
 
-async def _create_elsewhere(node: Node, wanted: Sequence[NewTopic]) -> dict[str, Refusal]:
+async def _create_elsewhere(commands: Commands, wanted: Sequence[NewTopic]) -> dict[str, Refusal]:
     try:
-        answer = await node.forward(_request(wanted), CreateTopicsRequest.VERSIONS[1], CreateTopicsResponse)
+        answer = await commands.forward(_request(wanted), CreateTopicsRequest.VERSIONS[1], CreateTopicsResponse)
     except ClientError as trouble:
         refusal = Refusal(ErrorCode.NOT_CONTROLLER, f"the controller cannot be reached: {trouble}")
         return {topic.name: refusal for topic in wanted}

@@ -12,9 +12,11 @@ from headrace.model.errors import ErrorCode, Refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.broker.coordination.coordinators import Coordination, TransactionShard
-    from headrace.broker.node import Node
+    from headrace.broker.coordination.coordinators import Coordinators, TransactionShard
+    from headrace.broker.membership.peers import Peers
+    from headrace.broker.metadata.view import MetadataView
     from headrace.broker.partitions.appending import Admitted
+    from headrace.broker.partitions.topic_table import TopicTable
     from headrace.coordinators.transactions.effects import MarkerOrder
     from headrace.model.names import NodeId, TopicPartition
     from headrace.runtime.tasks import TaskScope
@@ -33,9 +35,13 @@ _OVERTAKEN: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COO
 
 
 class MarkerWriter:
-    def __init__(self, node: Node, coordination: Coordination, tasks: TaskScope) -> None:
-        self._node = node
-        self._coordination = coordination
+    def __init__(
+        self, view: MetadataView, topics: TopicTable, peers: Peers, coordinators: Coordinators, tasks: TaskScope
+    ) -> None:
+        self._view = view
+        self._topics = topics
+        self._peers = peers
+        self._coordinators = coordinators
         self._tasks = tasks
         self._under_way: set[MarkerOrder] = set()
 
@@ -76,7 +82,7 @@ class MarkerWriter:
                     log.warning("the marker of %s for %s waits: %s", order.transactional_id, name, refusal.message)
                     waiting.append(name)
         create_task = asyncio.get_running_loop().create_task  # one by one: see Peers.look_for_absent
-        asked = [create_task(write_markers(self._node, leader, theirs, order)) for leader, theirs in elsewhere.items()]
+        asked = [create_task(write_markers(self._peers, leader, theirs, order)) for leader, theirs in elsewhere.items()]
         for codes in await asyncio.gather(*asked):
             waiting += [name for name, code in codes.items() if not self._is_settled(name, code)]
         for name, admitted, settled in written:
@@ -86,9 +92,9 @@ class MarkerWriter:
         return waiting
 
     def _leader_elsewhere(self, name: TopicPartition) -> NodeId | None:
-        topic = self._node.image.topic_named(name.topic)
+        topic = self._view.image.topic_named(name.topic)
         partition = None if topic is None else topic.partitions.get(name.partition)
-        is_elsewhere = partition is not None and partition.has_leader and partition.leader != self._node.node_id
+        is_elsewhere = partition is not None and partition.has_leader and partition.leader != self._view.node_id
         return partition.leader if partition is not None and is_elsewhere else None
 
     def _is_settled(self, name: TopicPartition, code: ErrorCode) -> bool:
@@ -97,14 +103,14 @@ class MarkerWriter:
     def _is_pointless(self, name: TopicPartition, code: ErrorCode) -> bool:
         """The topic was deleted, and its part of the transaction with it; or a newer epoch has been here. Another topic
         of that name may have fewer partitions."""
-        topic = self._node.image.topic_named(name.topic)
+        topic = self._view.image.topic_named(name.topic)
         is_gone = topic is None or name.partition not in topic.partitions
         return (code in _GONE and is_gone) or code in _OVERTAKEN
 
     async def write_here(self, marker: MarkerOrder) -> dict[TopicPartition, ErrorCode]:
         """Write the markers of another node's coordinator; see `append_here`."""
         try:
-            self._coordination.check_coordinator_epoch(marker.coordinator_epoch)
+            self._coordinators.check_coordinator_epoch(marker.coordinator_epoch)
         except Refusal as refusal:
             return dict.fromkeys(marker.partitions, refusal.code)
         return await self.append_here(marker)
@@ -129,8 +135,8 @@ class MarkerWriter:
         self, name: TopicPartition, marker: MarkerOrder, within_s: float
     ) -> tuple[Admitted, asyncio.Future[None]]:
         """The marker, and when it is known what became of it."""
-        partition = self._node.topics.partition(*name)
-        shard = self._coordination.group_shard_at(partition)
+        partition = self._topics.partition(*name)
+        shard = self._coordinators.group_shard_at(partition)
         admitted = (shard or partition.writer).write_marker(
             marker.producer_id,
             marker.producer_epoch,

@@ -12,12 +12,14 @@ from headrace.model.names import ProducerId
 from headrace.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.membership.controller_channel import ControllerChannel
+    from headrace.broker.metadata.quorum import Quorum
 
 
 class ProducerIds:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, quorum: Quorum, channel: ControllerChannel) -> None:
+        self._quorum = quorum
+        self._channel = channel
         self._next, self._end = 0, 0
         self._reserving = asyncio.Lock()
 
@@ -40,12 +42,10 @@ class ProducerIds:
             ) from trouble
 
     async def _reserve(self) -> tuple[int, int]:
-        node = self._node
-        if node.is_controller:
-            return await node.quorum.submit(lambda image: reserve_producer_ids(image, node.node_id))
-        answer = await node.assembly.ask_controller(
-            AllocateProducerIdsRequest(node.node_id, node.broker_epoch), AllocateProducerIdsResponse
-        )
+        node_id, broker_epoch = self._channel.node_id, self._channel.broker_epoch
+        if self._channel.is_controller:
+            return await self._quorum.submit(lambda image: reserve_producer_ids(image, node_id))
+        answer = await self._channel.ask(AllocateProducerIdsRequest(node_id, broker_epoch), AllocateProducerIdsResponse)
         if answer.error_code:
             raise Refusal(ErrorCode(answer.error_code), "the controller gives out no producer ids now")
         return answer.producer_id_start, answer.producer_id_start + answer.producer_id_len

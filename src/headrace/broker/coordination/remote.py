@@ -28,7 +28,7 @@ from headrace.wire.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from headrace.broker.node import Node
+    from headrace.broker.membership.peers import Peers
     from headrace.coordinators.transactions.coordinator import AddPartitions
     from headrace.coordinators.transactions.effects import MarkerOrder
     from headrace.model.names import Epoch, NodeId, ProducerId
@@ -37,7 +37,7 @@ CONSENT_LANE: Final = "transactions"
 MARKER_LANE: Final = "markers"  # a marker waits for a commit; a consent must not wait for it
 
 
-async def ask_to_add(node: Node, coordinator: NodeId, asked: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+async def ask_to_add(peers: Peers, coordinator: NodeId, asked: AddPartitions) -> dict[TopicPartition, ErrorCode]:
     """The coordinator's outcome for each partition. One that cannot be reached is no consent."""
     request = AddPartitionsToTxnRequest(
         transactions=[
@@ -51,7 +51,7 @@ async def ask_to_add(node: Node, coordinator: NodeId, asked: AddPartitions) -> d
         ]
     )
     try:
-        answer = await node.assembly.peers.ask(coordinator, request, AddPartitionsToTxnResponse, lane=CONSENT_LANE)
+        answer = await peers.ask(coordinator, request, AddPartitionsToTxnResponse, lane=CONSENT_LANE)
     except (ClientError, Refusal):
         return dict.fromkeys(asked.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     codes = {
@@ -64,7 +64,7 @@ async def ask_to_add(node: Node, coordinator: NodeId, asked: AddPartitions) -> d
 
 
 async def ask_for_live(
-    node: Node, coordinator: NodeId, producer_id: ProducerId, epochs: Mapping[int, Epoch]
+    peers: Peers, coordinator: NodeId, producer_id: ProducerId, epochs: Mapping[int, Epoch]
 ) -> set[TopicPartition]:
     """Where a producer's transactions are open or ending, as another node's coordinators know. Raises Refusal if one of
     them does not say."""
@@ -72,7 +72,7 @@ async def ask_for_live(
         producer_id, [LiveTransactionsCoordinator(index, epoch) for index, epoch in epochs.items()]
     )
     try:
-        answer = await node.assembly.peers.ask(coordinator, request, LiveTransactionsResponse, lane=CONSENT_LANE)
+        answer = await peers.ask(coordinator, request, LiveTransactionsResponse, lane=CONSENT_LANE)
     except (ClientError, Refusal) as trouble:
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(trouble)) from trouble
     if answer.error_code:
@@ -81,7 +81,7 @@ async def ask_for_live(
 
 
 async def write_markers(
-    node: Node, leader: NodeId, names: Sequence[TopicPartition], order: MarkerOrder
+    peers: Peers, leader: NodeId, names: Sequence[TopicPartition], order: MarkerOrder
 ) -> dict[TopicPartition, ErrorCode]:
     """Let another node end a transaction in partitions that it leads. An outcome for each."""
     request = WriteTxnMarkersRequest(
@@ -97,7 +97,7 @@ async def write_markers(
         ]
     )
     try:
-        answer = await node.assembly.peers.ask(leader, request, WriteTxnMarkersResponse, lane=MARKER_LANE)
+        answer = await peers.ask(leader, request, WriteTxnMarkersResponse, lane=MARKER_LANE)
     except (ClientError, Refusal):
         return dict.fromkeys(names, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     codes = {

@@ -1,7 +1,7 @@
 """How a node that knows nothing comes into a cluster: it founds one together with others, or is let into theirs.
 
 A disk that was emptied looks like a new one. So whoever is told to found a cluster first asks all the other founders:
-if one of them has a log, there is a cluster already, and founding another would take its place. And if one does not
+if one of them has a log, there is a cluster already, and founding another would take its local. And if one does not
 answer, it may be just that one.
 """
 
@@ -12,8 +12,8 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from headrace.broker.membership.assembly import NODES
 from headrace.broker.membership.identity import Origin, WrongIdentity
+from headrace.broker.membership.local_node import NODES
 from headrace.client.connections.connection import Connection
 from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Reason, Refusal
@@ -26,8 +26,9 @@ from headrace.wire.messages.join_cluster import JoinClusterRequest, JoinClusterR
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.broker.membership.assembly import Place
+    from headrace.broker.membership.address_book import AddressBook
     from headrace.broker.membership.identity import Identity
+    from headrace.broker.membership.local_node import LocalNode
     from headrace.broker.metadata.quorum import Quorum
     from headrace.runtime.world import World
     from headrace.wire.api import Message
@@ -44,10 +45,13 @@ SAY_EVERY_S: Final = 10.0  # what is waited for, to whoever reads the log
 PATIENCE_S: Final = 30.0  # an election, and the session of this node's last life, take a few seconds
 
 
-class Entrance:
-    def __init__(self, place: Place, quorum: Quorum, world: World, ways_in: Sequence[Address]) -> None:
+class Joining:
+    def __init__(
+        self, local: LocalNode, addresses: AddressBook, quorum: Quorum, world: World, ways_in: Sequence[Address]
+    ) -> None:
         """`ways_in` are the nodes that an operator has named (`--join`)."""
-        self._place = place
+        self._local = local
+        self._addresses = addresses
         self._quorum = quorum
         self._world = world
         self._ways_in = list(ways_in)
@@ -73,8 +77,8 @@ class Entrance:
 
     def _expect_no_other_cluster(self, identity: Identity) -> None:
         """Whoever was alone and is told of others would go on alone, where their clients take it for one of them."""
-        is_alone = self._quorum.raft.membership.everybody == (self._place.node_id,)
-        is_told_of_others = bool(self._ways_in or self._place.voters.keys() - {self._place.node_id})
+        is_alone = self._quorum.raft.membership.everybody == (self._local.node_id,)
+        is_told_of_others = bool(self._ways_in or self._local.voters.keys() - {self._local.node_id})
         if is_told_of_others and is_alone and identity.origin is Origin.ALONE:
             raise WrongIdentity(
                 f"the data directory holds a cluster of its own, {identity.cluster_id}; a node becomes part of another "
@@ -94,18 +98,18 @@ class Entrance:
     def _what_to_look_at(self) -> str:
         if self._not_let_in is not None:
             return f"this node has asked to be let in: {self._not_let_in.message}"
-        here = ", ".join(f"{it.host}:{it.port}" for it in self._place.endpoints[:1]) or "this node"
+        here = ", ".join(f"{it.host}:{it.port}" for it in self._local.endpoints[:1]) or "this node"
         return f"do enough of its voters run, and do they reach {here}? A node that was removed comes back with --join"
 
     # ---- founding
 
     async def _found(self) -> bool:
         """Wait for the other founders. False: one of them belongs to a cluster already."""
-        if not self._place.voters:
+        if not self._local.voters:
             raise WrongIdentity(
                 "the data directory was made for a cluster that is not founded yet; start it with its --voters again"
             )
-        missing = {node_id: at for node_id, at in self._place.voters.items() if node_id != self._place.node_id}
+        missing = {node_id: at for node_id, at in self._local.voters.items() if node_id != self._local.node_id}
         say_at_s = self._now_s() + SAY_EVERY_S
         while missing and not self._quorum.has_log:
             for node_id, address in sorted(missing.items()):
@@ -120,11 +124,11 @@ class Entrance:
                 say_at_s = self._now_s() + SAY_EVERY_S
                 log.warning("a cluster is founded by all its voters; waiting for %s", _listed(missing))
             await asyncio.sleep(RETRY_S if missing else 0)
-        self._quorum.found(Membership(tuple(Voter(node_id) for node_id in sorted(self._place.voters))))
+        self._quorum.found(Membership(tuple(Voter(node_id) for node_id in sorted(self._local.voters))))
         return True
 
     def _expect_same_voters(self, other: GreetResponse) -> None:
-        ours = sorted(self._place.voters)
+        ours = sorted(self._local.voters)
         if other.voters != ours:
             raise WrongIdentity(
                 f"node {other.node_id} was told of the voters {other.voters}, this node of {ours}; "
@@ -146,9 +150,9 @@ class Entrance:
 
     def has_moved(self) -> bool:
         """Whether the log knows another place of this node than the one where it listens now."""
-        known = self._quorum.found_image.nodes.get(self._place.node_id)
+        known = self._quorum.found_image.nodes.get(self._local.node_id)
         endpoint = None if known is None else known.endpoint(NODES)
-        return endpoint is not None and endpoint not in self._place.endpoints
+        return endpoint is not None and endpoint not in self._local.endpoints
 
     async def knock(self, identity: Identity) -> None:
         """A node that has a log asks as well, until its leader is heard: its address may have changed, or it may have
@@ -194,7 +198,7 @@ class Entrance:
 
     async def _ask_in(self, identity: Identity) -> str:
         """The cluster's id, once it has let this node in."""
-        if not self._ways_in and not self._place.voters:
+        if not self._ways_in and not self._local.voters:
             raise WrongIdentity(
                 "the data directory belongs to a cluster, but has no metadata log; start it with --join, so that the "
                 "cluster tells it everything"
@@ -224,7 +228,8 @@ class Entrance:
                 unreachable.append(str(trouble))
                 continue
             if answer.error_code == ErrorCode.NONE:
-                self._place.met.update({NodeId(it.node_id): Address(it.host, it.port) for it in answer.nodes})
+                for it in answer.nodes:
+                    self._addresses.note(NodeId(it.node_id), Address(it.host, it.port))
                 return answer.cluster_id
             refusals.append(Refusal(ErrorCode(answer.error_code), answer.error_message or "the cluster refuses"))
             if refusals[-1].code is ErrorCode.INCONSISTENT_CLUSTER_ID and self._is_meant(address):
@@ -243,7 +248,7 @@ class Entrance:
         known = [
             Address(endpoint.host, endpoint.port)
             for node_id, node in sorted(self._quorum.found_image.nodes.items())
-            if node_id != self._place.node_id and (endpoint := node.endpoint(NODES)) is not None
+            if node_id != self._local.node_id and (endpoint := node.endpoint(NODES)) is not None
         ]
         return list(dict.fromkeys([*self._named_doors(), *known]))
 
@@ -254,27 +259,27 @@ class Entrance:
         return not named or address in named
 
     def _named_doors(self) -> list[Address]:
-        voters = [at for node_id, at in sorted(self._place.voters.items()) if node_id != self._place.node_id]
+        voters = [at for node_id, at in sorted(self._local.voters.items()) if node_id != self._local.node_id]
         return self._ways_in or voters
 
     def _request(self, identity: Identity) -> JoinClusterRequest:
-        place = self._place
+        local = self._local
         return JoinClusterRequest(
-            place.node_id,
+            local.node_id,
             identity.cluster_id,
-            TopicId(place.incarnation),
-            TopicId(place.directory),
-            place.rack,
-            place.timing.session_ms,
-            place.life,
-            [JoiningEndpoint(*endpoint) for endpoint in place.endpoints],
+            TopicId(local.incarnation),
+            TopicId(local.directory),
+            local.rack,
+            local.timing.session_ms,
+            local.life,
+            [JoiningEndpoint(*endpoint) for endpoint in local.endpoints],
         )
 
     async def _ask(self, address: Address, message: Message, answer: type[Answer]) -> Answer:
         connection = await Connection.open(
             self._world.network,
             address,
-            client_id=f"node-{self._place.node_id}",
+            client_id=f"node-{self._local.node_id}",
             connect_timeout_s=CONNECT_S,
             request_timeout_s=ANSWER_S,
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.broker.membership.identity import Origin, check_metadata, load_or_create, store_identity
-from headrace.broker.membership.joining import Entrance
+from headrace.broker.membership.joining import Joining
 from headrace.broker.metadata.store import METADATA_LOG
 from headrace.model.names import TopicId, topic_id_text
 from headrace.raft.membership import Membership, Voter
@@ -14,8 +14,9 @@ from headrace.raft.membership import Membership, Voter
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from headrace.broker.membership.assembly import Place
+    from headrace.broker.membership.address_book import AddressBook
     from headrace.broker.membership.identity import Identity
+    from headrace.broker.membership.local_node import LocalNode
     from headrace.broker.metadata.quorum import Quorum
     from headrace.model.names import LogId, NodeId
     from headrace.runtime.network import Address
@@ -23,35 +24,42 @@ if TYPE_CHECKING:
     from headrace.runtime.world import World
 
 
-class Belonging:
-    def __init__(
-        self, world: World, node_id: NodeId | None, voters: Mapping[NodeId, Address], join: Sequence[Address]
-    ) -> None:
-        """As an operator says it; what the directory says counts for more."""
-        self.identity: Identity
-        self._world = world
-        self._asked_node_id = node_id
-        self._voters = voters
-        self._join = join
+@dataclass(frozen=True, slots=True)
+class MembershipPlan:
+    """As an operator says it; what the directory says counts for more. `voters` found a cluster together, this node
+    among them; `join` are nodes of a cluster that exists. Without any, it is a cluster of its own."""
 
-    async def claim(self) -> None:
-        """Learn whose the data directory is; a new one is made ours. Raises WrongIdentity."""
-        world = self._world
-        self.identity = await world.threads.run(
-            lambda: load_or_create(
-                world.disk, self._asked_node_id, self.new_cluster_id(), world.entropy.token(16), self._new_origin
-            )
-        )
-
-    def new_cluster_id(self) -> str:
-        return topic_id_text(TopicId(self._world.entropy.token(16)))
+    node_id: NodeId | None = None
+    voters: Mapping[NodeId, Address] = field(default_factory=dict)
+    join: Sequence[Address] = ()
 
     @property
-    def _new_origin(self) -> Origin:
+    def new_origin(self) -> Origin:
         """What a new data directory is for."""
-        if self._join:
+        if self.join:
             return Origin.JOINED
-        return Origin.TOGETHER if self._voters else Origin.ALONE
+        return Origin.TOGETHER if self.voters else Origin.ALONE
+
+
+def new_cluster_id(world: World) -> str:
+    return topic_id_text(TopicId(world.entropy.token(16)))
+
+
+class ClusterMembership:
+    def __init__(self, world: World, identity: Identity, plan: MembershipPlan) -> None:
+        self.identity = identity
+        self._world = world
+        self._plan = plan
+
+    @classmethod
+    async def claimed(cls, world: World, plan: MembershipPlan) -> ClusterMembership:
+        """Learn whose the data directory is; a new one is made ours. Raises WrongIdentity."""
+        identity = await world.threads.run(
+            lambda: load_or_create(
+                world.disk, plan.node_id, new_cluster_id(world), world.entropy.token(16), plan.new_origin
+            )
+        )
+        return cls(world, identity, plan)
 
     async def look_at_logs(self, found: Collection[LogId]) -> None:
         """Raises WrongIdentity if there are logs, and nothing that says whose they are."""
@@ -65,21 +73,21 @@ class Belonging:
     def first_membership(self, *, has_log: bool) -> Membership:
         """Who votes as long as the log does not say. Founders have to meet before they count."""
         me = self.identity
-        if me.origin is Origin.ALONE and (has_log or not self._join):
+        if me.origin is Origin.ALONE and (has_log or not self._plan.join):
             return Membership((Voter(me.node_id, me.directory),))
         if me.origin is Origin.TOGETHER and has_log:
-            return Membership(tuple(Voter(node_id) for node_id in sorted(self._voters)))
+            return Membership(tuple(Voter(node_id) for node_id in sorted(self._plan.voters)))
         return Membership()
 
-    async def enter(self, place: Place, quorum: Quorum, tasks: TaskScope) -> None:
+    async def enter(self, local: LocalNode, addresses: AddressBook, quorum: Quorum, tasks: TaskScope) -> None:
         """Until it is known what the cluster has agreed on. Raises Refusal or WrongIdentity if it is the wrong one."""
-        entrance = Entrance(place, quorum, self._world, self._join)
-        found = await entrance.find_cluster(self.identity)
+        joining = Joining(local, addresses, quorum, self._world, self._plan.join)
+        found = await joining.find_cluster(self.identity)
         if found != self.identity:
             await self._remember(found)
-        if quorum.has_log and (self._join or entrance.has_moved()):
-            tasks.start(entrance.knock(found), "ask the cluster in")
-        await entrance.wait_heard()
+        if quorum.has_log and (self._plan.join or joining.has_moved()):
+            tasks.start(joining.knock(found), "ask the cluster in")
+        await joining.wait_heard()
         await self.note_company(quorum)
 
     async def take_new_directory(self) -> bytes:

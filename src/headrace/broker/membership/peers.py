@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from headrace.broker.membership.raft_messages import to_wire
 from headrace.client.connections.connection import Connection
 from headrace.client.errors import ClientError, ConnectionLost, NobodyListens
-from headrace.metadata.image.incarnations import UNSAID
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.tasks import TaskScope
 from headrace.wire.api import response_class
@@ -29,6 +28,7 @@ from headrace.wire.messages.greet import GreetRequest, GreetResponse
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headrace.metadata.image.incarnations import Life
     from headrace.model.names import NodeId
     from headrace.raft.messages import Letter
     from headrace.runtime.network import Address
@@ -59,22 +59,22 @@ class Peers:
     def __init__(
         self,
         node_id: NodeId,
+        life: Life,
         world: World,
         addresses: Addresses,
         cluster_id: Callable[[], str],
-        on_gone: Callable[[NodeId], None],
         on_failure: Callable[..., None],
     ) -> None:
-        """`on_gone` hears of nodes whose process has ended, as it seems: nobody listens there."""
+        """`life` is this node's; what it says to others is signed with it."""
         self._node_id = node_id
+        self.life = life
         self._world = world
         self._addresses = addresses
         self.cluster_id = cluster_id
-        self._on_gone = on_gone
-        self.life = UNSAID
-        """Of this node; letters are signed with it."""
+        self.on_gone: Callable[[NodeId], None] = lambda _: None
+        """Hears of nodes whose process has ended, as it seems: nobody listens there."""
         self.on_displaced: Callable[[NodeId], None] = lambda _: None
-        """Set by whoever knows what to do: another node knows a later life of this node's disk than this one."""
+        """Hears that another node knows a later life of this node's disk than this one."""
         self._connections: dict[tuple[NodeId, str], Connection] = {}
         self._opening: dict[tuple[NodeId, str], asyncio.Lock] = {}
         self._postmen: dict[NodeId, _Postman] = {}
@@ -151,7 +151,7 @@ class Peers:
                 return opened
         if isinstance(troubles[0], NobodyListens):
             self.absent.add(node_id)
-            self._on_gone(node_id)
+            self.on_gone(node_id)
         raise troubles[0]
 
     async def _open(self, node_id: NodeId, address: Address) -> Connection:

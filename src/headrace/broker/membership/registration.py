@@ -10,13 +10,14 @@ import asyncio
 import logging
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from headrace.broker.failure import DisplacedNode
 from headrace.client.errors import ClientError
-from headrace.metadata.commands.node_commands import register_node
-from headrace.metadata.liveness import SESSION_MS, Lease
+from headrace.metadata.commands.node_commands import name_cluster, register_node
+from headrace.metadata.liveness import Lease
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import TopicId
+from headrace.model.names import Offset, TopicId
 from headrace.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from headrace.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -27,12 +28,10 @@ from headrace.wire.messages.broker_registration import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from headrace.broker.membership.local_node import LocalNode
     from headrace.broker.membership.peers import Peers
     from headrace.broker.metadata.controller import Controller
     from headrace.broker.metadata.quorum import Quorum
-    from headrace.metadata.configs.settings import NodeSettings
-    from headrace.metadata.image.records import Endpoint
-    from headrace.model.names import NodeId
     from headrace.runtime.clock import Clock
     from headrace.wire.api import Message
 
@@ -41,10 +40,11 @@ Answer = TypeVar("Answer", bound="Message")
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.1
+NAME_RETRY_S: Final = 0.05
 HAND_OVER_S: Final = 1.0  # an election that is asked for takes two messages and two flushes
 BEATS: Final = 3  # in a lease, at least
 ANSWER_PART: Final = 0.8  # of a lease: a controller that is gone must not keep us from asking the next
-LANE: Final = "enrolment"
+LANE: Final = "registration"
 UNWANTED_S: Final = 30.0  # beyond a session: an election may come in between
 
 _UNWANTED: Final = {
@@ -61,64 +61,42 @@ _UNWANTED: Final = {
 """What does not pass by itself, or only soon, and what to do about it. The answer on the wire has no room for words."""
 
 
-class DisplacedNode(Exception):
-    """The cluster knows another life of this node: what this one would do counts for nothing."""
+class Registration:
+    """This node in the eyes of the controller: registered, heard of, and leased for as long as that is recent."""
 
-
-class Heartbeats(NamedTuple):
-    """How often a node says that it is there, and after how long a silence it believes that it is not."""
-
-    interval_ms: int = 400
-    session_ms: int = SESSION_MS
-
-    @classmethod
-    def of(cls, settings: NodeSettings) -> Heartbeats:
-        """Raises Refusal if one late answer would end the session."""
-        interval_ms, session_ms = settings.broker_heartbeat_interval_ms, settings.broker_session_timeout_ms
-        if interval_ms * 2 > session_ms:
-            raise Refusal(
-                ErrorCode.INVALID_CONFIG,
-                f"broker.session.timeout.ms ({session_ms}) must be at least twice broker.heartbeat.interval.ms "
-                f"({interval_ms}): one heartbeat that is lost must not cost a node its leaderships",
-            )
-        return cls(interval_ms, session_ms)
-
-
-class Place(Protocol):
-    """What a node says about itself."""
-
-    node_id: NodeId
-    rack: str | None
-    endpoints: tuple[Endpoint, ...]
-    incarnation: bytes
-    directory: bytes
-    timing: Heartbeats
-    life: int
-
-
-class Enrolment:
     def __init__(
-        self,
-        place: Place,
-        quorum: Quorum,
-        controller: Controller,
-        peers: Peers | None,
-        clock: Clock,
-        on_lease: Callable[[bool], None],
+        self, local: LocalNode, quorum: Quorum, controller: Controller, peers: Peers | None, clock: Clock
     ) -> None:
-        """`on_lease` hears whenever this node may serve writes, or may no longer."""
         self.broker_epoch = -1
-        self._place = place
+        self._local = local
         self._quorum = quorum
         self._controller = controller
         self._peers = peers
         self._clock = clock
-        self._on_lease = on_lease
-        self._lease = Lease(place.timing.session_ms)
+        self.on_lease: Callable[[bool], None] = lambda _: None
+        """Called whenever this node may serve writes from now on, or may no longer."""
+        self._lease = Lease(local.timing.session_ms)
         self.is_leased = False
         """Whether this node may serve writes. Others may lead what it led if not."""
         self._lease_end_s = math.inf
         self._wants_stop = False
+
+    async def join(self, new_cluster_id: str) -> None:
+        """Until the cluster has a name and knows this life of the node."""
+        while self._quorum.image.cluster_id is None:
+            try:
+                await self._quorum.submit(lambda image: name_cluster(image, new_cluster_id))
+            except Refusal:  # another node is the controller, or nobody is yet
+                await asyncio.sleep(NAME_RETRY_S)
+        await self.register()
+        await self._applied()
+
+    async def _applied(self) -> None:
+        """Until this node's image has come to its new life. An earlier one may say that the last life leads, and in
+        which epoch: in that epoch nothing may be written any more. The image may be further already, where another
+        life has followed or the node was removed: then the first heartbeat says so."""
+        while self._quorum.image.registrations < self.broker_epoch:
+            await self._quorum.applied_up_to(Offset(self._quorum.applied_end + 1))
 
     async def register(self) -> None:
         """Begin this life. Tries until there is a controller; Refusal if that does not want this node."""
@@ -142,39 +120,39 @@ class Enrolment:
     @property
     def _unwanted_s_max(self) -> float:
         """The session of this node's last life ends first, if its disk was replaced."""
-        return UNWANTED_S + self._place.timing.session_ms / 1000
+        return UNWANTED_S + self._local.timing.session_ms / 1000
 
     async def _register(self) -> int:
-        place = self._place
+        local = self._local
         if self._quorum.is_leader:
             return await self._controller.register(
-                place.node_id,
+                local.node_id,
                 lambda image: register_node(
                     image,
-                    place.node_id,
-                    place.incarnation,
-                    place.endpoints,
-                    place.rack,
-                    directory=place.directory,
-                    session_ms=place.timing.session_ms,
-                    life=place.life,
-                    is_heard=self._controller.is_heard(place.node_id),
+                    local.node_id,
+                    local.incarnation,
+                    local.endpoints,
+                    local.rack,
+                    directory=local.directory,
+                    session_ms=local.timing.session_ms,
+                    life=local.life,
+                    is_heard=self._controller.is_heard(local.node_id),
                 ),
             )
         request = BrokerRegistrationRequest(
-            place.node_id,
+            local.node_id,
             self._quorum.image.cluster_id or "",
-            TopicId(place.incarnation),
-            [RegisteredListener(it.listener, it.host, it.port, 0) for it in place.endpoints],
-            rack=place.rack,
-            log_dirs=[TopicId(place.directory)],
-            session_ms=place.timing.session_ms,
-            life=place.life,
+            TopicId(local.incarnation),
+            [RegisteredListener(it.listener, it.host, it.port, 0) for it in local.endpoints],
+            rack=local.rack,
+            log_dirs=[TopicId(local.directory)],
+            session_ms=local.timing.session_ms,
+            life=local.life,
         )
         answer = await self._ask_controller(request, BrokerRegistrationResponse)
         if answer.error_code in _UNWANTED:
             code = ErrorCode(answer.error_code)
-            raise Refusal(code, _UNWANTED[code].format(node_id=place.node_id))
+            raise Refusal(code, _UNWANTED[code].format(node_id=local.node_id))
         _check(answer.error_code, "register")
         return answer.broker_epoch
 
@@ -188,7 +166,7 @@ class Enrolment:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(min(self._place.timing.interval_ms, self._lease.lease_ms / BEATS) / 1000)
+            await asyncio.sleep(min(self._local.timing.interval_ms, self._lease.lease_ms / BEATS) / 1000)
             await self._beat()
 
     def look_at_lease(self, now_s: float) -> None:
@@ -208,7 +186,7 @@ class Enrolment:
     @property
     def _is_alone(self) -> bool:
         """Nobody else could lead: a node that was held up need not stop for fear of it."""
-        return self._quorum.raft.membership.everybody == (self._place.node_id,)
+        return self._quorum.raft.membership.everybody == (self._local.node_id,)
 
     async def leave(self) -> None:
         """A clean stop: others decide and lead first, then this node is fenced. Tries until somebody has heard it."""
@@ -220,7 +198,7 @@ class Enrolment:
 
     async def _hand_over(self) -> None:
         """Let another voter be the controller. If none can, this one is until its last moment."""
-        heir = self._controller.members.heir()
+        heir = self._controller.voters.heir()
         if not self._quorum.is_leader or heir is None:
             return
         log.info("node %d is to be the controller", heir)
@@ -253,7 +231,7 @@ class Enrolment:
         except Refusal as refusal:
             if refusal.code is ErrorCode.STALE_BROKER_EPOCH and not wants_fence:
                 raise DisplacedNode(
-                    f"another process has registered as node {self._place.node_id} since this one did, or the node was "
+                    f"another process has registered as node {self._local.node_id} since this one did, or the node was "
                     "removed from the cluster; give each node an id of its own"
                 ) from refusal
             log.debug("the heartbeat was refused: %s", refusal)
@@ -271,14 +249,14 @@ class Enrolment:
         applied_end = self._quorum.applied_end
         if self._quorum.is_leader:
             return await self._controller.heartbeat(
-                self._place.node_id,
+                self._local.node_id,
                 self.broker_epoch,
                 applied_end,
                 wants_fence=wants_fence,
                 wants_stop=self._wants_stop,
             )
         request = BrokerHeartbeatRequest(
-            self._place.node_id, self.broker_epoch, applied_end, wants_fence, self._wants_stop
+            self._local.node_id, self.broker_epoch, applied_end, wants_fence, self._wants_stop
         )
         answer = await self._ask_controller(request, BrokerHeartbeatResponse)
         _check(answer.error_code, "be heard")
@@ -299,7 +277,7 @@ class Enrolment:
     def _say_leased(self, is_leased: bool) -> None:
         if is_leased != self.is_leased:
             self.is_leased = is_leased
-            self._on_lease(is_leased)
+            self.on_lease(is_leased)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)

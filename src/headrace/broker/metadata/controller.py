@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from headrace.broker.metadata.voters import Members
+from headrace.broker.metadata.voters import Voters
 from headrace.metadata.commands.node_commands import NOT_YET, drain_node, fence_node, unfence_node
 from headrace.metadata.commands.partition_commands import unclean_election
 from headrace.metadata.commands.upkeep import end_of_move, taken_from_absent, widen_internal_topics
@@ -64,7 +64,7 @@ class Controller:
         self._awake_by_s = 0.0
         """When this process should be heard of again, by itself."""
         self._watching: asyncio.TimerHandle
-        self.members = Members(quorum, clock)
+        self.voters = Voters(quorum, clock)
         self._news = asyncio.Event()
         self.on_leaderless: Callable[[], None] = lambda: None
         """Set by whoever compares logs: there are partitions that nobody leads."""
@@ -126,7 +126,7 @@ class Controller:
                 return
         if self._quorum.image.leaderless:
             self.on_leaderless()
-        await self.members.look()
+        await self.voters.look()
         if not self._is_in_charge():
             return
         if self._clock.monotonic_s() - self._kept_up_s > UPKEEP_S:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from headrace.broker.metadata.entries import decided_batch, records_of
 from headrace.broker.metadata.snapshots import building, image_of, image_payload
@@ -61,23 +61,36 @@ class _Waiting(NamedTuple):
     agreed: asyncio.Future[None]
 
 
+class ImageListener(Protocol):
+    """Who follows the image of what is agreed on."""
+
+    def committed(self, before: ClusterImage, records: Sequence[MetadataRecord]) -> None:
+        """Records were applied: each run of them is told once, in order, in the turn in which the image changes."""
+        ...
+
+    def jumped(self, before: ClusterImage, after: ClusterImage) -> None:
+        """A snapshot took the place of records that this node has missed."""
+        ...
+
+
+class _NobodyListens:
+    def committed(self, before: ClusterImage, records: Sequence[MetadataRecord]) -> None: ...
+
+    def jumped(self, before: ClusterImage, after: ClusterImage) -> None: ...
+
+
 class Quorum:
-    """One voter's part. `on_commit` sees each run of records once, in order, right after it was applied, and the image
-    before it; `on_install` sees the image before and after when a snapshot took the place of records that this node has
-    missed."""
+    """One voter's part."""
 
     def __init__(
         self,
         store: MetadataStore,
         me: Replica,
         world: World,
-        on_commit: Callable[[ClusterImage, Sequence[MetadataRecord]], None],
-        on_install: Callable[[ClusterImage, ClusterImage], None],
         *,
         configs: NodeConfigs,
         first: Membership,
         election_timeout_ms: int,
-        send: Callable[[Letter], None] | None = None,
     ) -> None:
         """`first` is who votes until the log says so. Empty: this node has to be told, or waits for `found`."""
         self.image: ClusterImage = EMPTY_IMAGE
@@ -93,10 +106,10 @@ class Quorum:
         self._store = store
         self._me = me
         self._world = world
-        self._on_commit = on_commit
-        self._on_install = on_install
+        self._listener: ImageListener = _NobodyListens()
         self._configs = configs
-        self._send = send or _nobody
+        self.send: Callable[[Letter], None] = _nobody
+        """Carries what Raft has to say to another node. Set by whoever knows the others, before it runs."""
         self._first = first
         self._timing = Timing.of(election_timeout_ms)
         self._raft: RaftNode
@@ -115,6 +128,10 @@ class Quorum:
         self._no_snapshot_before_ms = 0
         """The disk had no room for the last one."""
         self._failure: Exception | None = None
+
+    def listen(self, listener: ImageListener) -> None:
+        """From now on. What the image holds already is for the listener to look up."""
+        self._listener = listener
 
     def load(self) -> None:
         """Read the log; before the node starts, so it may block. DamagedLog if it cannot be read.
@@ -391,7 +408,7 @@ class Quorum:
     async def _work_off(self) -> None:
         while (ready := self._raft.ready()) is not None:
             for letter in ready.letters:
-                self._send(letter)
+                self.send(letter)
             await self._unapplied.put(ready)
             if not ready.saving.is_empty:
                 await self._store.save(ready.saving)
@@ -454,7 +471,7 @@ class Quorum:
             await self._pace.step()
         before, self.image = self.image, draft.finish()
         self.applied_end = snapshot.end
-        self._on_install(before, self.image)
+        self._listener.jumped(before, self.image)
 
     async def _apply_entry(self, entry: Entry) -> None:
         """Nobody sees a part of it."""
@@ -466,7 +483,7 @@ class Quorum:
         self.applied_end = entry.end
         if records:
             before, self.image = self.image, draft.finish()
-            self._on_commit(before, records)
+            self._listener.committed(before, records)
         self._answer(entry)
 
     def _wake_waiting(self) -> None:

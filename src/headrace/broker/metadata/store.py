@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.broker.metadata.entries import batch_of, entry_of
 from headrace.broker.metadata.snapshots import decode_snapshot, encode_snapshot
 from headrace.broker.metadata.votes import FILE as BALLOT_FILE
-from headrace.broker.metadata.votes import FORGOTTEN, BallotBox
+from headrace.broker.metadata.votes import FORGOTTEN, VoteFile
 from headrace.model.errors import DiskFailure, DiskFull, ErrorCode, Refusal
 from headrace.model.names import LogId, Offset, TopicId, TopicPartition
 from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot
@@ -58,7 +58,7 @@ class MetadataStore:
         self.log = log
         self._world = world
         self._store = store
-        self._ballots = BallotBox(world.disk)
+        self._ballots = VoteFile(world.disk)
         self._believed_end = Offset(log.next_offset)
         """Where the log as found ends, without what contradicts the snapshot."""
 

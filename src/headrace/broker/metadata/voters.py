@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Members:
+class Voters:
     def __init__(self, quorum: Quorum, clock: Clock) -> None:
         self._quorum = quorum
         self._clock = clock

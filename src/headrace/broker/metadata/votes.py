@@ -40,7 +40,7 @@ class _Line(NamedTuple):
     """Where it ends in the file."""
 
 
-class BallotBox:
+class VoteFile:
     """Its calls block."""
 
     def __init__(self, disk: Disk) -> None:

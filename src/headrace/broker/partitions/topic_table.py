@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.model.names import TOPIC_NAME_MAX
+from headrace.model.names import TOPIC_NAME_MAX, topic_name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,11 +76,26 @@ class TopicTable:
         """Those that this node serves now."""
         return [partition for topic in self for partition in topic.partitions if partition is not None]
 
+    def is_offline(self, topic_id: TopicId, index: int) -> bool:
+        served = self.topic(topic_id)
+        return served is not None and index in served.troubles
+
+    def troubles(self, topic_id: TopicId) -> tuple[int, ...]:
+        """Which of a topic's partitions are offline."""
+        served = self.topic(topic_id)
+        return () if served is None else tuple(served.troubles)
+
     def by_log_id(self, log_id: LogId) -> Partition | None:
         served = self._by_key.get(log_id.topic_id)
         if served is None or log_id.partition >= len(served.partitions):
             return None
         return served.partitions[log_id.partition]
+
+
+def missing_topic_code(name: str) -> ErrorCode:
+    """What to say of a topic that is not there, and may be none that ever could be."""
+    problem = topic_name_problem(name)
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if problem else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _unknown_topic(topic: str | bytes) -> Refusal:

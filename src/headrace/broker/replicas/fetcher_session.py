@@ -35,7 +35,7 @@ class _Followed:
         """As the leader knows it; None if it is not part of the session there."""
 
 
-class FollowerSession:
+class FetcherSession:
     """With one leader. `reset` begins it anew, with the same partitions."""
 
     def __init__(self, appetite: Callable[[Partition], int] | None = None) -> None:

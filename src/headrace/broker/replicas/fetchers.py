@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headrace.broker.membership.peers import RETRY_FIRST_S, RETRY_MAX_S
 from headrace.broker.partitions.fetching import GATHER_BELOW
 from headrace.broker.partitions.partition import UnexpectedGaps
-from headrace.broker.replicas.fetcher_session import PARTITION_BYTES, FollowerSession
+from headrace.broker.replicas.fetcher_session import PARTITION_BYTES, FetcherSession
 from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, Epoch, LogId, Offset
@@ -48,7 +48,7 @@ AHEAD_MAX: Final = 2  # fetches under way: one that waits, and one that says wha
 GATHER_S: Final = 0.01  # a usual disk has flushed by then
 
 
-class Followers:
+class ReplicaFetchers:
     """Which partitions this node follows, and from whom."""
 
     def __init__(
@@ -60,19 +60,19 @@ class Followers:
         on_failure: Callable[[str, BaseException], None],
         pacing: Pacing | None = None,
     ) -> None:
-        self.begin_anew: Callable[[Partition, Offset], None]
-        """Set by whoever opens partitions: throw a replica away and begin it where its leader does."""
-        self.bad_fetch: Callable[[Partition, NodeId], None]
-        """Set by whoever cares for damage: what a leader sent was damaged."""
-        self.no_room: Callable[[Partition], None]
-        """Set by whoever cares for room: a replica cannot follow for lack of it."""
+        self.begin_anew: Callable[[Partition, Offset], None] = lambda *_: None
+        """Hears that a replica is to be thrown away, and begun where its leader's log begins."""
+        self.bad_fetch: Callable[[Partition, NodeId], None] = lambda *_: None
+        """Hears that what a leader sent was damaged."""
+        self.no_room: Callable[[Partition], None] = lambda _: None
+        """Hears that a replica cannot follow for lack of space on the disk."""
         self._node_id = node_id
         self._peers = peers
         self._store = store
         self._broker_epoch = broker_epoch
         self._pacing = pacing
         self._tasks = TaskScope(on_failure)
-        self._fetchers: dict[NodeId, _Fetcher] = {}
+        self._fetchers: dict[NodeId, _LeaderFetcher] = {}
         self._leaders: dict[LogId, NodeId] = {}
         self._cuts: dict[LogId, asyncio.Future[None]] = {}
 
@@ -83,7 +83,7 @@ class Followers:
             return
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = self._fetchers[leader] = _Fetcher(self, leader)
+            fetcher = self._fetchers[leader] = _LeaderFetcher(self, leader)
             self._tasks.start(fetcher.run(), f"follow node {leader}")
         self._leaders[partition.log_id] = leader
         partition.on_flushed = fetcher.flushed
@@ -155,18 +155,18 @@ class _UnderWay(NamedTuple):
     number: int
 
 
-class _Fetcher:
+class _LeaderFetcher:
     """The loop for one leader."""
 
-    def __init__(self, followers: Followers, leader: NodeId) -> None:
-        self._followers = followers
+    def __init__(self, fetchers: ReplicaFetchers, leader: NodeId) -> None:
+        self._fetchers = fetchers
         self._leader = leader
         self._partitions: dict[LogId, Partition] = {}
         self._resting: dict[LogId, asyncio.TimerHandle] = {}
         """Partitions of which nothing is asked for now."""
         self._stuck: set[LogId] = set()
         """Those whose records our own disk does not take: said once, and tried again more seldom."""
-        self._session = FollowerSession(self._appetite)
+        self._session = FetcherSession(self._appetite)
         self._held: dict[LogId, None] = {}
         """Partitions of which nothing is asked for until the throttle has room."""
         self._hold: asyncio.TimerHandle | None = None
@@ -259,7 +259,7 @@ class _Fetcher:
         request = self._session.request(under_way_count)
         self._has_news = self._session.has_more_to_say
         wait_ms = WAIT_MS if self._session.is_open and not self._has_news else 0
-        answer = asyncio.ensure_future(self._followers.ask(self._leader, request, wait_ms))
+        answer = asyncio.ensure_future(self._fetchers.ask(self._leader, request, wait_ms))
         answer.add_done_callback(lambda _: self._stirred.set())
         return _UnderWay(answer, self._session.request_number)
 
@@ -282,13 +282,13 @@ class _Fetcher:
             self._gather()
 
     def _count(self, partition: Partition, size: int) -> None:
-        throttle = self._followers.throttle_of(partition) if size else None
+        throttle = self._fetchers.throttle_of(partition) if size else None
         if throttle is not None:
             throttle.took(size)
 
     def _appetite(self, partition: Partition) -> int:
         """How much of it to ask for in the next request. Whoever may have nothing still says how far it is."""
-        throttle = self._followers.throttle_of(partition)
+        throttle = self._fetchers.throttle_of(partition)
         if throttle is None:
             return PARTITION_BYTES
         if throttle.room() > 0:
@@ -326,7 +326,7 @@ class _Fetcher:
             partition.log.next_offset,
         )
         self.remove(partition)
-        self._followers.begin_anew(partition, start)
+        self._fetchers.begin_anew(partition, start)
         return True
 
     async def _append_with_gaps(self, partition: Partition, part: PartitionData, number: int) -> bool:
@@ -335,7 +335,7 @@ class _Fetcher:
         except UnexpectedGaps:
             pass
         try:
-            await self._followers.expect_gaps(partition)
+            await self._fetchers.expect_gaps(partition)
         except Refusal as refusal:
             self._got_stuck(partition, refusal)
             return False
@@ -357,7 +357,7 @@ class _Fetcher:
             log.warning(
                 "%s: node %d sent bad bytes: %s; they are asked for again", partition.name, self._leader, damage
             )
-            self._followers.bad_fetch(partition, self._leader)
+            self._fetchers.bad_fetch(partition, self._leader)
             return False
         except Refusal as refusal:
             self._got_stuck(partition, refusal)
@@ -371,7 +371,7 @@ class _Fetcher:
 
     async def _store_starts(self) -> None:
         if self._owes_starts:
-            await self._followers.store_starts()
+            await self._fetchers.store_starts()
             self._owes_starts = False
             self._tell()
 
@@ -379,7 +379,7 @@ class _Fetcher:
         """To the latest place that both logs may have; if they part earlier, the next fetch tells."""
         _, own_end = partition.log.epochs.end_offset_for(epoch, partition.log.next_offset)
         try:
-            await self._followers.cut(partition, Offset(min(end, own_end if own_end >= 0 else end)))
+            await self._fetchers.cut(partition, Offset(min(end, own_end if own_end >= 0 else end)))
         except Refusal as refusal:
             self._got_stuck(partition, refusal)
             return False
@@ -394,7 +394,7 @@ class _Fetcher:
         """The disk has no room. Said once."""
         if partition.log_id not in self._stuck:
             self._stuck.add(partition.log_id)
-            self._followers.no_room(partition)
+            self._fetchers.no_room(partition)
             log.warning("%s cannot follow now: %s", partition.name, refusal.message)
 
     def _rest(self, partition: Partition) -> None:

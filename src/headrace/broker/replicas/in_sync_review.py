@@ -20,11 +20,16 @@ from headrace.wire.messages.alter_partition import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from headrace.broker.node import Node
+    from headrace.broker.membership.controller_channel import ControllerChannel
+    from headrace.broker.metadata.quorum import Quorum
     from headrace.broker.partitions.partition import Partition
+    from headrace.broker.partitions.topic_table import TopicTable
+    from headrace.broker.replicas.heard_followers import HeardFollowers
+    from headrace.metadata.configs.settings import NodeSettings
     from headrace.model.names import NodeId
+    from headrace.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +48,21 @@ class _Wish(NamedTuple):
 
 
 class InSyncReview:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        topics: TopicTable,
+        quorum: Quorum,
+        channel: ControllerChannel,
+        heard: HeardFollowers,
+        clock: Clock,
+        settings: Callable[[], NodeSettings],
+    ) -> None:
+        self._topics = topics
+        self._quorum = quorum
+        self._channel = channel
+        self._heard = heard
+        self._clock = clock
+        self._settings = settings
         self._unsettled: list[Partition] = []
         """Led here, with in-sync sets that may soon be others, as of the last round through all partitions."""
 
@@ -52,19 +70,19 @@ class InSyncReview:
         while True:
             for number in range(ROUND_EVERY):
                 await asyncio.sleep(REVIEW_S)
-                await self._review(self._node.topics.partitions() if number == 0 else self._unsettled)
+                await self._review(self._topics.partitions() if number == 0 else self._unsettled)
 
     async def _review(self, partitions: Sequence[Partition]) -> None:
         """In slices, and in requests that are no more than a moment's work for the controller: when a node comes back,
         thousands of partitions want it in their sets."""
-        lag_max_ms = self._node.settings.replica_lag_time_max_ms
+        lag_max_ms = self._settings().replica_lag_time_max_ms
         pace, unsettled, wishes = Pace(REVIEWED_AT_ONCE), [], []
         for partition in partitions:
             await pace.step()
             replica = partition.replica
             if not replica.is_leader or len(replica.replicas) == 1:
                 continue
-            if replica.is_unsettled(self._node.image.is_here):
+            if replica.is_unsettled(self._quorum.image.is_here):
                 unsettled.append(partition)
             wanted = self._wanted(partition, lag_max_ms)
             if wanted is not None:
@@ -77,11 +95,10 @@ class InSyncReview:
         self._unsettled = unsettled
 
     def _wanted(self, partition: Partition, lag_max_ms: int) -> tuple[NodeId, ...] | None:
-        node = self._node
-        now_ms = int(node.world.clock.monotonic_s() * 1000)
+        now_ms = int(self._clock.monotonic_s() * 1000)
         log_start = Offset(partition.log.start_offset)
         return partition.replica.wanted_in_sync(
-            now_ms, lag_max_ms, node.followers_heard_ms, node.image.is_here, log_start
+            now_ms, lag_max_ms, self._heard.at_ms, self._quorum.image.is_here, log_start
         )
 
     def _propose(self, partition: Partition, wanted: tuple[NodeId, ...]) -> _Wish:
@@ -108,26 +125,23 @@ class InSyncReview:
                 partition.replica.proposal_ended(is_refused=code in REFUSALS)
 
     def _change(self, partition: Partition, wanted: tuple[NodeId, ...]) -> IsrChange:
-        node, replica = self._node, partition.replica
+        me, replica = self._channel, partition.replica
         return IsrChange(
             partition.log_id,
             replica.leader_epoch,
             partition.partition_epoch,
             tuple(
-                InSyncMember(it, node.broker_epoch if it == node.node_id else replica.broker_epoch_of(it))
-                for it in wanted
+                InSyncMember(it, me.broker_epoch if it == me.node_id else replica.broker_epoch_of(it)) for it in wanted
             ),
         )
 
     async def _decide(self, changes: Sequence[IsrChange]) -> list[ErrorCode]:
-        node = self._node
-        if node.is_controller:
-            outcomes = await node.quorum.submit(
-                lambda image: change_in_sync(image, node.node_id, node.broker_epoch, changes)
-            )
+        node_id, broker_epoch = self._channel.node_id, self._channel.broker_epoch
+        if self._channel.is_controller:
+            outcomes = await self._quorum.submit(lambda image: change_in_sync(image, node_id, broker_epoch, changes))
             return [it.result.code if isinstance(it.result, Refusal) else ErrorCode.NONE for it in outcomes]
-        answer = await node.assembly.ask_controller(
-            AlterPartitionRequest(node.node_id, node.broker_epoch, [_topic(change) for change in changes]),
+        answer = await self._channel.ask(
+            AlterPartitionRequest(node_id, broker_epoch, [_topic(change) for change in changes]),
             AlterPartitionResponse,
         )
         if answer.error_code:

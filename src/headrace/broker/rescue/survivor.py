@@ -13,7 +13,7 @@ from headrace.broker.membership.identity import IDENTITY_FILE, Identity, WrongId
 from headrace.broker.metadata.entries import records_of
 from headrace.broker.metadata.snapshots import image_of
 from headrace.broker.metadata.store import METADATA_LOG, METADATA_SETTINGS, read_raft_log
-from headrace.broker.metadata.votes import BallotBox
+from headrace.broker.metadata.votes import VoteFile
 from headrace.metadata.image.cluster_image import EMPTY_IMAGE
 from headrace.metadata.image.record_encoding import UnreadableRecord
 from headrace.metadata.rescue import Copy
@@ -141,7 +141,7 @@ def _agreed(disk: Disk) -> Agreed:
 
 def _ballot_term(disk: Disk) -> tuple[Term, int]:
     """And in which life. Whom it voted for is of no use to anybody now, so it does no harm if that is lost."""
-    box = BallotBox(disk)
+    box = VoteFile(disk)
     try:
         ballot = box.load()
     except (DamagedLog, ReadFault):

@@ -11,14 +11,17 @@ import resource
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from headrace import __version__
-from headrace.broker.membership.assembly import CLIENTS, NODES
+from headrace.broker.build import NodePlan, build
+from headrace.broker.failure import DisplacedNode, Failure
+from headrace.broker.health import Health
 from headrace.broker.membership.identity import IDENTITY_FILE, NEW_NODE_ID, WrongIdentity
-from headrace.broker.membership.registration import DisplacedNode
-from headrace.broker.node import Node
+from headrace.broker.membership.local_node import CLIENTS, NODES
+from headrace.broker.membership.membership import MembershipPlan
 from headrace.cli.terminal.stop_signals import stop_signal
 from headrace.metadata.image.records import Endpoint
 from headrace.model.errors import DiskFailure, Refusal
@@ -41,6 +44,8 @@ from headrace.wire.batches.examination import IS_COMPILED
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from headrace.broker.node import Node
 
 log = logging.getLogger("headrace")
 
@@ -109,24 +114,21 @@ async def _run(options: ServeOptions, files_max: int) -> int:
             files_max,
             max(1, connections_max),
         )
-    node = Node(
-        world,
-        node_id=None if options.node_id is None else NodeId(options.node_id),
-        configs=options.configs,
-        rack=options.rack,
-        listeners=listener_configs(options),
-        open_files=open_files,
-        voters=options.voters,
-        join=options.join,
-        cleaning_worker=InProcess(disk.location),
-        stood_still_s=stalls.stood_still_s,
+    plan = NodePlan(
+        MembershipPlan(None if options.node_id is None else NodeId(options.node_id), options.voters, options.join),
+        options.configs,
+        options.rack,
+        listener_configs(options),
+        open_files,
+        InProcess(disk.location),
+        stalls.stood_still_s,
     )
-    meeting = _Meeting(node, options)
-    long_lived = LongLived(lambda: node.log_count, lambda: node.metadata_end)
-    keeping = asyncio.create_task(long_lived.run())
+    health = Health(Failure())
+    meeting = _Meeting(options)
+    console = ConsoleServer(world, health) if options.http is not None else None
+    keeping: asyncio.Task[None] | None = None
     stalls.start()
     memory.start()
-    console = ConsoleServer(node) if options.http is not None else None
     try:
         # First up and last down: whoever watches the node hears from it while it recovers and while it stops.
         http = (
@@ -134,7 +136,12 @@ async def _run(options: ServeOptions, files_max: int) -> int:
             if console is None or options.http is None
             else f" http://{await _listen(console, options.http, '--http')}"
         )
-        await node.start(meeting.open)
+        node = await build(world, plan, health)
+        if console is not None:
+            console.show(node)
+        long_lived = LongLived(lambda: node.store.open_count, lambda: node.quorum.applied_end)
+        keeping = asyncio.create_task(long_lived.run())
+        await node.start(partial(meeting.open, node))
         return await _serve(node, options, http, long_lived, connections_max=max(1, connections_max))
     except (WrongIdentity, DisplacedNode, DamagedLog, DiskFailure) as error:
         raise CannotStart(str(error)) from error
@@ -144,7 +151,8 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         await meeting.close()
         if console is not None:
             await console.stop()
-        keeping.cancel()
+        if keeping is not None:
+            keeping.cancel()
         stalls.close()
         memory.close()
         threads.close()
@@ -154,22 +162,21 @@ async def _run(options: ServeOptions, files_max: int) -> int:
 class _Meeting:
     """Where the nodes of a cluster meet: a listener of its own, open before this node can serve anybody."""
 
-    def __init__(self, node: Node, options: ServeOptions) -> None:
-        self._node = node
+    def __init__(self, options: ServeOptions) -> None:
         self._options = options
         self._server: KafkaServer | None = None
 
-    async def open(self) -> list[Endpoint]:
-        options, node_id = self._options, self._node.node_id
-        if not self._node.quorum.has_log:
+    async def open(self, node: Node) -> list[Endpoint]:
+        options, node_id = self._options, node.node_id
+        if not node.quorum.has_log:
             _expect_founder(options, node_id)
         own = options.meeting_place(node_id)
         if own is None:
-            if not self._node.quorum.has_company:
+            if not node.quorum.has_company:
                 return []
             raise CannotStart(f"node {node_id} is part of a cluster: say with --cluster-listen where others find it")
         _expect_to_be_found(options, node_id, own)
-        self._server = KafkaServer(self._node, is_for_nodes=True)
+        self._server = KafkaServer(node, is_for_nodes=True)
         meeting = await _listen(self._server, own, "--cluster-listen")
         return [Endpoint(NODES, *options.voters.get(node_id, meeting)), Endpoint(CLIENTS, *options.clients_place)]
 

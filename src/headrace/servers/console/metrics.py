@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from headrace.broker.node import Node
+    from headrace.servers.console.measured import MeasuredNode
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -27,7 +27,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 class NodeCollector(Collector):
     """Reads the node's counters when asked; the hot path only adds to plain integers."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: MeasuredNode) -> None:
         self._node = node
 
     def collect(self) -> Iterator[Metric]:
@@ -55,7 +55,7 @@ class NodeCollector(Collector):
 
     def _partitions(self) -> Iterator[Metric]:
         topics = list(self._node.topics)
-        yield _gauge("kafka_brokers", "Nodes of the cluster", len(self._node.image.nodes))
+        yield _gauge("kafka_brokers", "Nodes of the cluster", len(self._node.view.image.nodes))
         yield from self._partition_counts()
         partitions = GaugeMetricFamily("kafka_topic_partitions", "Partitions of a topic", labels=["topic"])
         for topic in topics:
@@ -67,7 +67,7 @@ class NodeCollector(Collector):
     def _partition_counts(self) -> Iterator[Metric]:
         node = self._node
         troubles = {topic.topic_id: topic.troubles for topic in node.topics}
-        counts = count_partitions(node.image, node.configs, troubles)
+        counts = count_partitions(node.view.image, node.view.configs, troubles)
         for name, text, value in (
             ("replicamanager_partitioncount", "Replicas on this node", counts.here),
             ("replicamanager_leadercount", "Partitions led by this node", counts.led),
@@ -169,7 +169,7 @@ class NodeCollector(Collector):
         return family
 
 
-def render(node: Node) -> bytes:
+def render(node: MeasuredNode) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(NodeCollector(node))
     return generate_latest(registry)

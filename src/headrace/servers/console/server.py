@@ -18,8 +18,10 @@ import h11
 from headrace.runtime.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.health import Health
     from headrace.runtime.network import Address, Link, Listener
+    from headrace.runtime.world import World
+    from headrace.servers.console.measured import MeasuredNode
 
 log = logging.getLogger(__name__)
 
@@ -37,16 +39,25 @@ Answer = tuple[int, str, bytes]
 
 
 class ConsoleServer:
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, world: World, health: Health) -> None:
+        self._world = world
+        self._health = health
+        self._node: MeasuredNode | None = None
+        """Once there is one: before, and while it is built, only its health is known."""
         self._listener: Listener | None = None
         self._connections: dict[HttpConnection, None] = {}
         self._metrics = b""
         self._metrics_fresh_until_s = 0.0
-        self._tasks = TaskScope(lambda name, error: node.fail(RuntimeError(f"the task {name!r} ended: {error!r}")))
+        self._tasks = TaskScope(
+            lambda name, error: health.failure.fail(RuntimeError(f"the task {name!r} ended: {error!r}"))
+        )
+
+    def show(self, node: MeasuredNode) -> None:
+        """From now on its numbers are told, and what is offline."""
+        self._node = node
 
     async def start(self, address: Address) -> Address:
-        self._listener = await self.node.world.network.listen(address, lambda: HttpConnection(self))
+        self._listener = await self._world.network.listen(address, lambda: HttpConnection(self))
         self._tasks.start(self._load_metrics(), "load the metrics library")
         self._tasks.start(self._probe_lag(), "loop lag")
         return self._listener.address
@@ -54,16 +65,16 @@ class ConsoleServer:
     async def _load_metrics(self) -> None:
         """In a thread, and not while the node starts: on the loop its import would hold up everybody for 100 ms."""
         await asyncio.sleep(LOAD_METRICS_S)
-        await self.node.world.threads.run(partial(import_module, METRICS))
+        await self._world.threads.run(partial(import_module, METRICS))
 
     async def _probe_lag(self) -> None:
         """A sleep that ends late was held up by a long turn of the loop. Only who can be asked for it measures it."""
-        clock, lag = self.node.world.clock, self.node.counters.loop_lag
+        clock = self._world.clock
         while True:
             due_s = clock.monotonic_s() + LAG_PROBE_S
             await asyncio.sleep(LAG_PROBE_S)
-            if self.node.is_ready:
-                lag.note(max(0.0, clock.monotonic_s() - due_s))
+            if self._node is not None and self._health.is_ready:
+                self._node.counters.loop_lag.note(max(0.0, clock.monotonic_s() - due_s))
 
     async def stop(self) -> None:
         await self._tasks.close()
@@ -91,29 +102,28 @@ class ConsoleServer:
             return _words(404, f"there is nothing at {path[:200]}; try /livez, /readyz or /metrics")
         if method not in {"GET", "HEAD"}:
             return _words(405, f"{path} can be read, with GET")
-        if path == "/metrics" and not self.node.is_ready:
-            return _words(503, "the node is starting or stopping")
         if path == "/metrics":
-            return self._rendered_metrics()
+            if self._node is None or not self._health.is_ready:
+                return _words(503, "the node is starting or stopping")
+            return self._rendered_metrics(self._node)
         if path == "/readyz":
             return self._readiness()
         return _words(200, "alive")
 
-    def _rendered_metrics(self) -> Answer:
+    def _rendered_metrics(self, node: MeasuredNode) -> Answer:
         metrics = import_module(METRICS)
-        clock = self.node.world.clock
+        clock = self._world.clock
         began_s = clock.monotonic_s()
         if began_s >= self._metrics_fresh_until_s:
-            self._metrics = metrics.render(self.node)
+            self._metrics = metrics.render(node)
             ended_s = clock.monotonic_s()
             self._metrics_fresh_until_s = ended_s + REST_FACTOR * (ended_s - began_s)
         return 200, metrics.CONTENT_TYPE, self._metrics
 
     def _readiness(self) -> Answer:
-        reason = self.node.why_not_serving
-        offline = {
-            f"{topic.name}-{index}": trouble for topic in self.node.topics for index, trouble in topic.troubles.items()
-        }
+        reason = self._health.why_not_serving
+        topics = () if self._node is None else self._node.topics
+        offline = {f"{topic.name}-{index}": trouble for topic in topics for index, trouble in topic.troubles.items()}
         told = {"status": "ready"} if reason is None else {"status": "not ready", "reason": reason}
         body = json.dumps({**told, "offline_partitions": offline}).encode()
         return (200 if reason is None else 503), "application/json", body + b"\n"

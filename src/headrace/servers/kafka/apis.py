@@ -185,7 +185,7 @@ async def _forwarded(handle: Callable[[Any, Request], Any], message: Any, reques
     answer = response_class(message.API_KEY)
     host = request.connection.link.peer.host
     try:
-        return await request.node.forward(
+        return await request.node.commands.forward(
             message, request.version, answer, client_id=request.client_id, client_host=host
         )
     except (Refusal, ClientError) as trouble:

@@ -62,7 +62,7 @@ class KafkaServer:
         self._is_looking_for_slow = False
         self.described_topics: dict[TopicId, tuple[Topic, object, MetadataResponseTopic]] = {}
         """Metadata's answers, each with the state of the topic that it was made from."""
-        settings = node.settings
+        settings = node.view.settings
         self.frame_max_bytes = settings.socket_request_max_bytes
         if is_for_nodes:  # the setting is for clients: a decision that does not fit would be sent again for ever
             self.frame_max_bytes = max(self.frame_max_bytes, FRAME_BYTES_MAX)
@@ -164,7 +164,7 @@ class KafkaServer:
         log.exception("closed the connection of %s: %s failed in a way that is our fault", connection.link.peer, what)
 
     def _task_failed(self, name: str, error: BaseException) -> None:
-        self.node.fail(RuntimeError(f"the task {name!r} ended: {error!r}"))
+        self.node.health.failure.fail(RuntimeError(f"the task {name!r} ended: {error!r}"))
 
     # ---- chores
 

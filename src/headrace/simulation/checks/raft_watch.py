@@ -68,8 +68,6 @@ class RaftWatch:
     def look(self, node_id: NodeId, node: Node) -> None:
         view = self._views.get(node_id)
         if view is None or view.node is not node:
-            if not hasattr(node, "assembly") or not hasattr(node.quorum, "_raft"):  # while it starts there is none yet
-                return
             self._overhear(node.quorum)
             view = self._views[node_id] = _View(node, node.quorum)
         standing = _standing_of(view.quorum)
@@ -90,7 +88,7 @@ class RaftWatch:
     # Elections
 
     def _overhear(self, quorum: Quorum) -> None:
-        send = quorum._send
+        send = quorum.send
 
         def overheard(letter: Letter) -> None:
             match letter.message:
@@ -102,7 +100,7 @@ class RaftWatch:
                     pass
             send(letter)
 
-        quorum._send = overheard
+        quorum.send = overheard
 
     def _voted(self, voter: Replica, term: Term, candidate: NodeId) -> None:
         """With another disk it is another voter, whose vote must not count; that shows if two lead."""

@@ -264,7 +264,7 @@ class ReplicaWatch:
         has_taken = end_offset > self._ends.get(key, end_offset) and not is_internal(partition.name.topic)
         if life.resumed_s == asyncio.get_running_loop().time() and not has_taken:
             return
-        if process.present is not None and process.present.broker_epoch == node.broker_epoch:
+        if process.present is not None and process.present.registration.broker_epoch == node.broker_epoch:
             detail = f"node {process.node_id} is fenced and takes writes, in epoch {partition.replica.leader_epoch}"
             self._report(Kind.FENCED_LEADER, partition.name, partition.high_watermark, detail)
 

@@ -193,7 +193,7 @@ class Connection:
         if self.node.failed.done():
             self._cut()  # what the disk refused is not known to be anywhere; nothing may be built on it
             return
-        self.node.look_at_lease(now_s)
+        self.node.registration.look_at_lease(now_s)
         self._turn_began_s = now_s
         self._is_serving = True
         try:
@@ -204,7 +204,7 @@ class Connection:
         except Malformed as error:
             self.refuse(str(error))
         except DiskFailure as failure:
-            self.node.fail(failure)
+            self.node.health.failure.fail(failure)
             self._cut()
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             self.met_a_bug("a request")
@@ -273,7 +273,7 @@ class Connection:
         except Malformed as error:
             self.refuse(str(error))
         except DiskFailure as failure:
-            self.node.fail(failure)
+            self.node.health.failure.fail(failure)
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             self.met_a_bug("the beginning of a Produce request")
         self._barrier = False
@@ -352,7 +352,7 @@ class Connection:
         except Malformed as error:
             self.refuse(str(error))
         except DiskFailure as failure:
-            self.node.fail(failure)
+            self.node.health.failure.fail(failure)
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             self.met_a_bug(f"api key {api_key} version {request.version}")
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.broker.membership.assembly import NODES
+from headrace.broker.membership.local_node import NODES
 from headrace.broker.metadata.store import METADATA_TOPIC
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, TopicId

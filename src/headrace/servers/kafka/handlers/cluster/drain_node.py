@@ -23,9 +23,9 @@ async def handle(message: DrainNodeRequest, request: Request) -> DrainNodeRespon
     node_id = NodeId(message.node_id)
     try:
         if message.is_draining:
-            await request.node.submit(lambda image: _drained(image, node_id))
+            await request.node.commands.submit(lambda image: _drained(image, node_id))
         else:
-            await request.node.submit(lambda image: undrain_node(image, node_id))
+            await request.node.commands.submit(lambda image: undrain_node(image, node_id))
     except Refusal as refusal:
         return DrainNodeResponse(refusal.code, refusal.message)
     return DrainNodeResponse(ErrorCode.NONE)

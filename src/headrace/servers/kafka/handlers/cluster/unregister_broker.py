@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 async def handle(message: UnregisterBrokerRequest, request: Request) -> UnregisterBrokerResponse:
     try:
-        await request.node.controller.members.remove(NodeId(message.broker_id))
+        await request.node.controller.voters.remove(NodeId(message.broker_id))
     except Refusal as refusal:
         return UnregisterBrokerResponse(error_code=refusal.code, error_message=refusal.message)
     return UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)

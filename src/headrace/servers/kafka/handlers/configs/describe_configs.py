@@ -60,7 +60,7 @@ def _result(
             node.image,
             config_resource(wanted.resource_type, wanted.resource_name),
             wanted.configuration_keys,
-            node.configs,
+            node.view.configs,
         )
         configs = [_config(message, entry) for entry in entries]
         budget.take(sum(map(_size, configs)))

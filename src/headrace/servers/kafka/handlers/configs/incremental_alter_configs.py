@@ -80,7 +80,9 @@ async def alter(
         except Refusal as refusal:
             answers.append(Answer(refusal.code, refusal.message, item.resource_type, item.resource_name))
     names = [item.resource_name for item, answer in zip(items, answers, strict=True) if answer is None]
-    outcomes = await node.submit_each(names, lambda image: decide(image, changes, node.configs, validate_only))
+    outcomes = await node.commands.submit_each(
+        names, lambda image: decide(image, changes, node.view.configs, validate_only)
+    )
     in_order = iter(outcomes)
     return [
         answer if answer is not None else _answer(item, next(in_order))

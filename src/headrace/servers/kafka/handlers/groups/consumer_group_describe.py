@@ -33,7 +33,7 @@ async def handle(message: ConsumerGroupDescribeRequest, request: Request) -> Con
 async def _describe(group_id: str, request: Request, budget: AnswerBudget) -> DescribedGroup:
     try:
         budget.check()
-        shard = request.node.coordination.groups_of(group_id)
+        shard = request.node.coordinators.groups_of(group_id)
         described: list[DescribedGroup] = await shard.look(lambda mind: mind.describe_consumer_groups([group_id]))
         budget.take(_size(described[0]))
     except Refusal as refusal:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def handle(message: ConsumerGroupHeartbeatRequest, request: Request) -> ConsumerGroupHeartbeatResponse:
     caller = joining_caller_of(request)
     try:
-        shard = request.node.coordination.groups_of(message.group_id)
+        shard = request.node.coordinators.groups_of(message.group_id)
         response: ConsumerGroupHeartbeatResponse = await shard.ask(
             lambda mind, token, now: mind.consumer_heartbeat(message, caller, token, now)
         )

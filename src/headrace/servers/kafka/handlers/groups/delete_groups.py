@@ -18,7 +18,7 @@ async def handle(message: DeleteGroupsRequest, request: Request) -> DeleteGroups
 
 async def _delete(group_id: str, request: Request) -> DeletableGroupResult:
     try:
-        shard = request.node.coordination.groups_of(group_id)
+        shard = request.node.coordinators.groups_of(group_id)
         results: list[DeletableGroupResult] = await shard.ask(
             lambda mind, token, now: mind.delete_groups([group_id], token, now)
         )

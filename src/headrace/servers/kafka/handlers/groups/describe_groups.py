@@ -32,7 +32,7 @@ async def _describe(group_id: str, request: Request, budget: AnswerBudget) -> De
     caller = caller_of(request)
     try:
         budget.check()
-        shard = request.node.coordination.groups_of(group_id)
+        shard = request.node.coordinators.groups_of(group_id)
         described: list[DescribedGroup] = await shard.look(lambda mind: mind.describe_groups([group_id], caller))
         budget.take(_size(described[0]))
     except Refusal as refusal:

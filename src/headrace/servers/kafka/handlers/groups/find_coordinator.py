@@ -35,7 +35,7 @@ async def _find(key: str, kind: int, request: Request) -> Coordinator:
         topic = TOPIC_OF_KIND.get(kind)
         if topic is None:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"there are coordinators of kind 0 and 1, none of {kind}")
-        await request.node.coordination.prepare(topic)
+        await request.node.coordinators.prepare(topic)
         node_id, address = _coordinator(topic, key, request)
     except Refusal as refusal:
         return Coordinator(key, NO_NODE, "", -1, refusal.code, refusal.message)

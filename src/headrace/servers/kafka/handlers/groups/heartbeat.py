@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def handle(message: HeartbeatRequest, request: Request) -> HeartbeatResponse:
     caller = caller_of(request)
     try:
-        shard = request.node.coordination.groups_of(message.group_id)
+        shard = request.node.coordinators.groups_of(message.group_id)
         response: HeartbeatResponse = await shard.ask(
             lambda mind, token, now: mind.heartbeat(message, caller, token, now)
         )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def handle(message: JoinGroupRequest, request: Request) -> JoinGroupResponse:
     caller = joining_caller_of(request)
     try:
-        shard = request.node.coordination.groups_of(message.group_id)
+        shard = request.node.coordinators.groups_of(message.group_id)
         response: JoinGroupResponse = await shard.ask(lambda mind, token, now: mind.join(message, caller, token, now))
     except Refusal as refusal:
         return JoinGroupResponse(error_code=refusal.code, protocol_name="", member_id=message.member_id)

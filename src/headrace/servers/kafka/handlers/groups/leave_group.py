@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def handle(message: LeaveGroupRequest, request: Request) -> LeaveGroupResponse:
     caller = caller_of(request)
     try:
-        shard = request.node.coordination.groups_of(message.group_id)
+        shard = request.node.coordinators.groups_of(message.group_id)
         response: LeaveGroupResponse = await shard.ask(lambda mind, token, now: mind.leave(message, caller, token, now))
     except Refusal as refusal:
         return LeaveGroupResponse(error_code=refusal.code)

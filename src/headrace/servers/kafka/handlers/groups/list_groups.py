@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 async def handle(message: ListGroupsRequest, request: Request) -> ListGroupsResponse:
     states, types = set(message.states_filter), set(message.types_filter)
     groups: list[ListedGroup] = []
-    for shard in request.node.coordination.group_shards():
+    for shard in request.node.coordinators.group_shards():
         try:
             groups += await shard.look(lambda mind: mind.list_groups(states, types))
         except Refusal as refusal:

@@ -46,7 +46,7 @@ async def _commit(message: OffsetCommitRequest, request: Request) -> Codes:
         return {}
     caller = caller_of(request)
     try:
-        shard = request.node.coordination.groups_of(message.group_id)
+        shard = request.node.coordinators.groups_of(message.group_id)
         answer: OffsetCommitResponse = await shard.ask(
             lambda mind, token, now: mind.commit_offsets(message, caller, token, now)
         )

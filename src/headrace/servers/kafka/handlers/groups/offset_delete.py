@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def handle(message: OffsetDeleteRequest, request: Request) -> OffsetDeleteResponse:
     caller = caller_of(request)
     try:
-        shard = request.node.coordination.groups_of(message.group_id)
+        shard = request.node.coordinators.groups_of(message.group_id)
         response: OffsetDeleteResponse = await shard.ask(
             lambda mind, token, now: mind.delete_offsets(message, caller, token, now)
         )

@@ -46,7 +46,7 @@ async def _fetch(
     try:
         budget.check()
         topics, unknown = _by_name(_distinct(wanted.topics), request)
-        shard = request.node.coordination.groups_of(wanted.group_id)
+        shard = request.node.coordinators.groups_of(wanted.group_id)
         found: OffsetFetchResponseGroup = await shard.look(
             lambda mind: mind.fetch_offsets(
                 wanted.group_id, wanted.member_id, wanted.member_epoch, topics, is_stable_required=is_stable_required

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def handle(message: SyncGroupRequest, request: Request) -> SyncGroupResponse:
     caller = caller_of(request)
     try:
-        shard = request.node.coordination.groups_of(message.group_id)
+        shard = request.node.coordinators.groups_of(message.group_id)
         response: SyncGroupResponse = await shard.ask(lambda mind, token, now: mind.sync(message, caller, token, now))
     except Refusal as refusal:
         if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.replicas.log_ends import LOGS_MAX
+from headrace.broker.replicas.log_ends import LOGS_MAX, log_ends
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_EPOCH, NO_OFFSET, LogId
 from headrace.wire.messages.describe_log_ends import (
@@ -23,7 +23,7 @@ def handle(message: DescribeLogEndsRequest, request: Request) -> DescribeLogEnds
         return DescribeLogEndsResponse(
             ErrorCode.INVALID_REQUEST, f"{len(message.logs)} logs at once; ask for {LOGS_MAX} at most"
         )
-    ends = request.node.log_ends([LogId(log.topic_id, log.partition_index) for log in message.logs])
+    ends = log_ends(request.node.topics, [LogId(log.topic_id, log.partition_index) for log in message.logs])
     return DescribeLogEndsResponse(logs=[_described(log_id, end) for log_id, end in ends.items()])
 
 

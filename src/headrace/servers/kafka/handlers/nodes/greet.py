@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def handle(_message: GreetRequest, request: Request) -> GreetResponse:
     node = request.node
-    return GreetResponse(node.node_id, node.image.cluster_id or "", node.quorum.has_log, list(node.founders))
+    return GreetResponse(node.node_id, node.image.cluster_id or "", node.quorum.has_log, list(node.local.founders))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.membership.assembly import NODES
+from headrace.broker.membership.local_node import NODES
 from headrace.metadata.commands.node_commands import admit_node
 from headrace.metadata.image.records import Endpoint
 from headrace.model.errors import ErrorCode, Refusal
@@ -41,7 +41,7 @@ async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterRe
             ),
         )
     except Refusal as refusal:
-        if refusal.code is ErrorCode.NOT_CONTROLLER and message.cluster_id == node.assembly.cluster_id:
+        if refusal.code is ErrorCode.NOT_CONTROLLER and message.cluster_id == node.local.cluster_id(node.image):
             _note_moved(message, node)
         return JoinClusterResponse(refusal.code, refusal.message)
     return JoinClusterResponse(cluster_id=cluster_id, nodes=list(_addresses(node.image)))
@@ -51,7 +51,7 @@ def _note_moved(message: JoinClusterRequest, node: Node) -> None:
     for endpoint in message.endpoints:
         if endpoint.listener == NODES:
             voter = Replica(NodeId(message.node_id), message.directory_id)
-            node.assembly.note_moved(voter, Address(endpoint.host, endpoint.port))
+            node.addresses.note_moved(voter, Address(endpoint.host, endpoint.port))
 
 
 def _addresses(image: ClusterImage) -> Iterator[MemberAddress]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 async def handle(message: LiveTransactionsRequest, request: Request) -> LiveTransactionsResponse:
     wanted = {asked.partition_index: Epoch(asked.leader_epoch) for asked in message.coordinators}
     try:
-        found = await request.node.coordination.live_here(ProducerId(message.producer_id), wanted)
+        found = await request.node.coordinators.live_here(ProducerId(message.producer_id), wanted)
     except Refusal as refusal:
         return LiveTransactionsResponse(refusal.code)
     return LiveTransactionsResponse(

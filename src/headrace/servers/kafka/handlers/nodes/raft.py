@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def handle(message: RaftRequest, request: Request) -> Message | Awaitable[Message]:
-    code = request.node.assembly.receive(message)
+    code = request.node.raft.receive(message)
     return _answer(message, code) if isinstance(code, ErrorCode) else _answer_later(message, code)
 
 

@@ -87,7 +87,7 @@ def _session(message: FetchRequest, request: Request) -> tuple[FetchSession, boo
             if reader is not None:
                 session.note_progress(wanted)
     if reader is not None:
-        node.heard_follower(reader.node_id)
+        node.heard_followers.note(reader.node_id)
     if not is_full and reader is None and len(session) > size_before:
         sessions.check_size(session)
     return session, is_full
@@ -130,7 +130,7 @@ class PendingFetch:
         self._number = session.request_number
         self._is_full = is_full
         self._is_committed_only = message.isolation_level == READ_COMMITTED
-        self._max_bytes = min(message.max_bytes, request.node.settings.fetch_max_bytes)
+        self._max_bytes = min(message.max_bytes, request.node.view.settings.fetch_max_bytes)
         self._min_bytes = message.min_bytes
         self._max_wait_ms = min(message.max_wait_ms, WAIT_MAX_MS)
         self._timer: asyncio.TimerHandle | None = None
@@ -206,7 +206,7 @@ class PendingFetch:
                 rest_s = REST_FACTOR * self._looks * (self._now_s - began_s)
                 self._rest = asyncio.get_running_loop().call_later(rest_s, self._end_rest)
         except DiskFailure as failure:
-            self._node.fail(failure)
+            self._node.health.failure.fail(failure)
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             self.cancel()
             self._request.connection.met_a_bug("a fetch")

@@ -106,7 +106,7 @@ class ProducedBatches:
         self._make_some(at_once)
         clock = self._node.world.clock
         while self._waiting:
-            self._node.look_at_lease(clock.monotonic_s())
+            self._node.registration.look_at_lease(clock.monotonic_s())
             share = self._waiting if refusals is None else self._waiting[:asked]
             unopened = self._look(share)
             if unopened:
@@ -201,7 +201,7 @@ class ProducedBatches:
         for partition, claim in claims:
             by_producer.setdefault((claim.producer_id, claim.producer_epoch), []).append(partition.name)
         for (producer_id, producer_epoch), names in by_producer.items():
-            codes |= await self._node.coordination.add_to_transaction(
+            codes |= await self._node.coordinators.add_to_transaction(
                 self._transactional_id,
                 ProducerId(producer_id),
                 producer_epoch,

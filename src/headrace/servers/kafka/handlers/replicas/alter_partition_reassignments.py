@@ -27,7 +27,7 @@ async def handle(message: AlterPartitionReassignmentsRequest, request: Request) 
     wanted = _wanted(message, request)
     may_resize = message.allow_replication_factor_change
     try:
-        outcomes = await request.node.submit(lambda image: _decide(image, wanted, may_resize=may_resize))
+        outcomes = await request.node.commands.submit(lambda image: _decide(image, wanted, may_resize=may_resize))
     except Refusal as refusal:
         return AlterPartitionReassignmentsResponse(error_code=refusal.code, error_message=refusal.message)
     results = iter(outcomes)

@@ -31,7 +31,7 @@ async def handle(message: ElectLeadersRequest, request: Request) -> ElectLeaders
     try:
         kind = _kind(message.election_type)
         wanted = [Election(log_id, kind) for log_id in named.values()]
-        outcomes = await request.node.submit(lambda image: elect_leaders(image, wanted))
+        outcomes = await request.node.commands.submit(lambda image: elect_leaders(image, wanted))
     except Refusal as refusal:
         refused = _answer({name: _refused(name, refusal) for name in named})  # the error for all has no room for words
         return replace(refused, error_code=refusal.code) if request.version >= ERROR_FOR_ALL_FROM else refused

@@ -23,7 +23,7 @@ async def handle(message: CreatePartitionsRequest, request: Request) -> CreatePa
     node = request.node
     wanted = [_wanted(topic) for topic in message.topics]
     names = [topic.name for topic in message.topics]
-    outcomes = await node.submit_each(
+    outcomes = await node.commands.submit_each(
         names, lambda image: create_partitions(image, wanted, message.validate_only), needs_room=True
     )
     results = []

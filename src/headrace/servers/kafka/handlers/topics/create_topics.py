@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 async def handle(message: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
     node = request.node
     wanted = [_wanted(topic) for topic in message.topics]
-    outcomes = await node.submit_each(
+    outcomes = await node.commands.submit_each(
         [topic.name for topic in message.topics],
-        lambda image: create_topics(image, wanted, node.configs, node.new_topic_id, message.validate_only),
+        lambda image: create_topics(
+            image, wanted, node.view.configs, node.commands.new_topic_id, message.validate_only
+        ),
         needs_room=True,
     )
     return CreateTopicsResponse(topics=[_result(outcome) for outcome in outcomes])

@@ -22,7 +22,7 @@ async def handle(message: DeleteTopicsRequest, request: Request) -> DeleteTopics
     else:
         references = [TopicReference(name) for name in message.topic_names]
     names = [reference.name or "" for reference in references]
-    outcomes = await node.submit_each(names, lambda image: delete_topics(image, references, node.configs))
+    outcomes = await node.commands.submit_each(names, lambda image: delete_topics(image, references, node.view.configs))
     return DeleteTopicsResponse(responses=[_result(*pair) for pair in zip(references, outcomes, strict=True)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.partitions.topic_table import missing_topic_code
 from headrace.metadata.configs.internal_topics import is_internal
 from headrace.model.errors import ErrorCode
 from headrace.servers.kafka.authorized_operations import ON_TOPIC
@@ -36,7 +37,7 @@ def handle(message: DescribeTopicPartitionsRequest, request: Request) -> Describ
     for name in names:
         topic = image.topic_named(name)
         if topic is None:
-            code = request.node.missing_topic_code(name)
+            code = missing_topic_code(name)
             response.topics.append(
                 DescribeTopicPartitionsResponseTopic(code, name, topic_authorized_operations=ON_TOPIC)
             )

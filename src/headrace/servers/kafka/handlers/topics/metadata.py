@@ -8,7 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.broker.coordination.internal_topics import create_missing
-from headrace.broker.membership.assembly import CLIENTS
+from headrace.broker.membership.local_node import CLIENTS
+from headrace.broker.partitions.topic_table import missing_topic_code
 from headrace.metadata.configs.internal_topics import is_internal
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, TOPIC_NAME_MAX
@@ -79,7 +80,7 @@ async def _in_slices(
 
 def _to_create(message: MetadataRequest, request: Request) -> list[str]:
     """Not too many at once: whoever asks again is given the next ones."""
-    if not (message.allow_auto_topic_creation and request.node.settings.auto_create_topics_enable):
+    if not (message.allow_auto_topic_creation and request.node.view.settings.auto_create_topics_enable):
         return []
     image = request.node.image
     names = [topic.name for topic in message.topics or () if topic.name and topic.topic_id == NO_TOPIC_ID]
@@ -91,7 +92,7 @@ async def _create_and_answer(
     wanted: list[MetadataRequestTopic], message: MetadataRequest, request: Request, missing: list[str]
 ) -> MetadataResponse:
     """The answer holds the new topic: a client never has to ask twice."""
-    refusals = await create_missing(request.node, missing)
+    refusals = await create_missing(request.node.commands, request.node.view, missing)
     return await _in_slices(_distinct(wanted), partial(_named, request, refusals), message, request)
 
 
@@ -104,7 +105,7 @@ def _named(request: Request, refusals: dict[str, Refusal], item: MetadataRequest
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, name, item.topic_id)
     name = item.name or ""
     refusal = refusals.get(name)
-    code = refusal.code if refusal is not None else request.node.missing_topic_code(name)
+    code = refusal.code if refusal is not None else missing_topic_code(name)
     return MetadataResponseTopic(code, name[:TOPIC_NAME_MAX])  # what is longer is no name, and need not come back
 
 
@@ -161,7 +162,12 @@ def described(request: Request, topic: Topic) -> MetadataResponseTopic:
     remembered = request.server.described_topics
     known = remembered.get(topic.topic_id)
     node = request.node
-    state = (node.troubles(topic.topic_id), nodes_away(node.image), node.doubted_nodes(), node.unreachable_nodes())
+    state = (
+        node.topics.troubles(topic.topic_id),
+        nodes_away(node.image),
+        node.reachability.doubted(),
+        node.reachability.unreachable(),
+    )
     if known is not None and known[0] is topic and known[1] == state:
         return known[2]
     answer = MetadataResponseTopic(
@@ -204,8 +210,8 @@ def serving_leader(node: Node, topic: Topic, partition: Partition) -> NodeId:
     Nor is one named who seems to be gone, or is fenced and about to be followed: clients would dial it for a second or
     two; told of none, they ask again.
     """
-    is_damaged = partition.leader == node.node_id and node.is_offline(topic.topic_id, partition.partition)
-    is_gone = partition.leader in node.doubted_nodes() or not node.image.is_here(partition.leader)
+    is_damaged = partition.leader == node.node_id and node.topics.is_offline(topic.topic_id, partition.partition)
+    is_gone = partition.leader in node.reachability.doubted() or not node.image.is_here(partition.leader)
     return NO_NODE if is_damaged or is_gone else partition.leader
 
 
@@ -215,9 +221,9 @@ def likely_successor(node: Node, partition: Partition) -> NodeId:
     Cut off from the others it never hears whom. Clients that have a connection to it alone would ask it again for as
     long as it lasts: so they are told where to look, beside the error that says that it is not known.
     """
-    if partition.leader != node.node_id or node.may_lead:
+    if partition.leader != node.node_id or node.reachability.may_lead:
         return NO_NODE
-    away = {node.node_id, *node.unreachable_nodes()}
+    away = {node.node_id, *node.reachability.unreachable()}
     return next((it for it in partition.replicas if it in partition.isr and it not in away), NO_NODE)
 
 
@@ -228,7 +234,7 @@ def leader_error(leader: NodeId) -> int:
 def offline_replicas(node: Node, topic: Topic, partition: Partition) -> list[int]:
     """Those on nodes that are away, and this node's own if it cannot be used."""
     away = set(nodes_away(node.image))
-    if node.is_offline(topic.topic_id, partition.partition):
+    if node.topics.is_offline(topic.topic_id, partition.partition):
         away.add(node.node_id)
     return [node_id for node_id in partition.replicas if node_id in away]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def handle(message: AddOffsetsToTxnRequest, request: Request) -> AddOffsetsToTxnResponse:
-    coordination = request.node.coordination
+    coordination = request.node.coordinators
     try:
         await coordination.prepare(CONSUMER_OFFSETS)
         name = coordination.offsets_partition(message.group_id)

@@ -58,7 +58,7 @@ async def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> 
             transaction_version=BUMPING_VERSION if request.version >= BUMPING_FROM else 0,
             verify_only=transaction.verify_only,
         )
-        codes = await request.node.coordination.add_here(asked)
+        codes = await request.node.coordinators.add_here(asked)
     return [_result(topic, codes, request.version) for topic in transaction.topics]
 
 

@@ -27,7 +27,7 @@ async def handle(message: DescribeTransactionsRequest, request: Request) -> Desc
 async def _describe(transactional_id: str, request: Request, budget: AnswerBudget) -> TransactionState:
     try:
         budget.check()
-        shard = request.node.coordination.transactions_of(transactional_id)
+        shard = request.node.coordinators.transactions_of(transactional_id)
         found: list[TransactionState] = await shard.look(lambda mind: mind.describe([transactional_id]))
         budget.take(sum(len(topic.topic) + 4 * len(topic.partitions) for topic in found[0].topics))
     except Refusal as refusal:

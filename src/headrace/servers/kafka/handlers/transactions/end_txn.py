@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def handle(message: EndTxnRequest, request: Request) -> EndTxnResponse:
     caller = caller_of(request)
     try:
-        shard = request.node.coordination.transactions_of(message.transactional_id)
+        shard = request.node.coordinators.transactions_of(message.transactional_id)
         fresh = await request.node.producer_ids.take()  # for the rare producer that has used up its epochs
         response: EndTxnResponse = await shard.ask(
             lambda mind, token, now: mind.end(message, caller, token, now, fresh)

@@ -20,7 +20,7 @@ async def handle(message: InitProducerIdRequest, request: Request) -> InitProduc
             # A producer that asks again, whatever it was called before, is a new one: nothing ties it to its past.
             return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
         caller = caller_of(request)
-        shard = node.coordination.transactions_of(message.transactional_id)
+        shard = node.coordinators.transactions_of(message.transactional_id)
         response: InitProducerIdResponse = await shard.ask(
             lambda mind, token, now: mind.init_producer_id(message, caller, token, now, fresh)
         )

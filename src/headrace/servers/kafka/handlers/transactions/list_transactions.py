@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 async def handle(message: ListTransactionsRequest, request: Request) -> ListTransactionsResponse:
     now_ms = request.node.world.clock.wall_ms()
     answer = ListTransactionsResponse()
-    for shard in request.node.coordination.transaction_shards():
+    for shard in request.node.coordinators.transaction_shards():
         try:
             found: ListTransactionsResponse = await shard.look(lambda mind: mind.list(message, now_ms))
         except Refusal as refusal:

@@ -43,7 +43,7 @@ def _of_known_topics(message: TxnOffsetCommitRequest, request: Request) -> TxnOf
 
 
 async def _commit(message: TxnOffsetCommitRequest, request: Request) -> Codes:
-    coordination = request.node.coordination
+    coordination = request.node.coordinators
     caller = caller_of(request)
     try:
         name = coordination.offsets_partition(message.group_id)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.coordination.hanging import abort_hanging
 from headrace.coordinators.transactions.effects import MarkerOrder
 from headrace.model.names import ProducerId, TopicPartition
 from headrace.wire.messages.write_txn_markers import (
@@ -39,9 +38,9 @@ async def _write(marker: WritableTxnMarker, request: Request) -> WritableTxnMark
         transaction_version=marker.transaction_version,
     )
     if request.server.is_for_nodes:
-        codes = await request.node.coordination.markers.write_here(order)
+        codes = await request.node.coordinators.markers.write_here(order)
     else:
-        codes = await abort_hanging(request.node, order)
+        codes = await request.node.hanging.abort(order)
     topics = [
         WritableTxnMarkerTopicResult(
             topic.name,
