@@ -45,11 +45,11 @@ class HeadraceDataSource(DataSource):
         return StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from headrace_spark.sink import batch_writer  # noqa: PLC0415 - whoever reads needs none of it
+        from headrace_spark.sink.writers import batch_writer  # noqa: PLC0415 - whoever reads needs none of it
 
         return batch_writer(schema, self.options, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        from headrace_spark.sink import stream_writer  # noqa: PLC0415
+        from headrace_spark.sink.writers import stream_writer  # noqa: PLC0415
 
         return stream_writer(schema, self.options, overwrite)

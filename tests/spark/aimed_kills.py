@@ -14,7 +14,7 @@ from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.errors import ClientError
 from headrace.model.errors import Refusal
 from headrace_spark.blocking import BlockingCluster
-from headrace_spark.staging_names import ID_PREFIX
+from headrace_spark.sink.staging_names import ID_PREFIX
 
 if TYPE_CHECKING:
     from pathlib import Path

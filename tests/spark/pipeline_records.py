@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from headrace_spark.pipeline.file.loader import Pipeline
+    from headrace_spark.pipeline.file.spec import Pipeline
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -9,7 +9,8 @@ import pytest
 from headrace_spark.pipeline.file.loader import load
 from headrace_spark.pipeline.inspect.explain import explain
 from headrace_spark.pipeline.inspect.validate import problems_of
-from headrace_spark.pipeline.tables.sources import read_sources, result_of
+from headrace_spark.pipeline.tables.query import result_of
+from headrace_spark.pipeline.tables.sources import read_sources
 from tests.spark.pipeline_records import write_pipeline
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.testing import Broker
-    from headrace_spark.pipeline.file.loader import Pipeline
+    from headrace_spark.pipeline.file.spec import Pipeline
 
 pytestmark = pytest.mark.xdist_group("spark")
 

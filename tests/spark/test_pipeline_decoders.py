@@ -14,7 +14,7 @@ import pytest
 from google.protobuf import descriptor_pb2, message_factory, timestamp_pb2
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from headrace_spark.pipeline.file.loader import PipelineError
+from headrace_spark.pipeline.file.errors import PipelineError
 from headrace_spark.pipeline.tables.sources import tables_of
 from tests.spark.pipeline_records import pipeline_of, records
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from headrace_spark.pipeline.file.loader import Pipeline
+    from headrace_spark.pipeline.file.spec import Pipeline
 
 pytestmark = pytest.mark.xdist_group("spark")
 

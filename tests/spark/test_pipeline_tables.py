@@ -9,9 +9,11 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.errors import PySparkException
 
-from headrace_spark.pipeline.file.loader import PipelineError, load
+from headrace_spark.pipeline.file.errors import PipelineError
+from headrace_spark.pipeline.file.loader import load
 from headrace_spark.pipeline.tables.expectations import failure_in
-from headrace_spark.pipeline.tables.sources import read_sources, result_of, tables_of
+from headrace_spark.pipeline.tables.query import result_of
+from headrace_spark.pipeline.tables.sources import read_sources, tables_of
 from tests.spark.pipeline_records import AT, pipeline_of, records, write_pipeline
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.testing import Broker
-    from headrace_spark.pipeline.file.loader import Pipeline
+    from headrace_spark.pipeline.file.spec import Pipeline
 
 pytestmark = pytest.mark.xdist_group("spark")
 

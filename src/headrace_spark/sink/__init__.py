@@ -1,7 +1,3 @@
 """The writing half of `format("headrace")`: Arrow in, record batches out, a micro-batch published at once and exactly
 once; it knows nothing of the source.
 """
-
-from headrace_spark.sink.writers import batch_writer, stream_writer
-
-__all__ = ["batch_writer", "stream_writer"]

@@ -9,7 +9,7 @@ from headrace.model.names import topic_name_problem
 from headrace.wire.batches.header import Codec
 from headrace_spark.kafka_options import INT32_MAX, PREFIX, parse_reach
 from headrace_spark.option_values import boolean, one_of, positive_number
-from headrace_spark.staging_names import application_id
+from headrace_spark.sink.staging_names import application_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,7 +23,7 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace_spark.codec.encoder import EncodedBatch
 from headrace_spark.sink.sending import BatchSender
 from headrace_spark.sink.staging import ensure_offsets_topic, read_staged
-from headrace_spark.staging_names import MEMORY, own_offsets_of
+from headrace_spark.sink.staging_names import MEMORY, own_offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence

@@ -13,7 +13,7 @@ from headrace_spark.sink.outputs import InlineBatch, TaskOutput, WrittenDirectly
 from headrace_spark.sink.routing import Router
 from headrace_spark.sink.sending import BatchSender, take_identity
 from headrace_spark.sink.staging import StagingWriter, ensure_staging_topic
-from headrace_spark.staging_names import OWN_OFFSETS_PARTITION, staging_topic
+from headrace_spark.sink.staging_names import OWN_OFFSETS_PARTITION, staging_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,8 +18,8 @@ from headrace_spark.sink.options import SinkOptions
 from headrace_spark.sink.outputs import TaskOutput
 from headrace_spark.sink.publishing import Publication, Publisher
 from headrace_spark.sink.rows import check_schema
+from headrace_spark.sink.staging_names import ID_PREFIX
 from headrace_spark.sink.tasks import leave_for_commit, task_index, write_directly
-from headrace_spark.staging_names import ID_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

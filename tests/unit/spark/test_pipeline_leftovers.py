@@ -15,7 +15,7 @@ from headrace.client.producing.producer import BatchingProducer
 from headrace.testing import Broker
 from headrace_spark.pipeline.status.cleanup import clear_staging, forget
 from headrace_spark.pipeline.status.run_state import State, ensure_topic, new_run, now_utc, read_board, write_run
-from headrace_spark.staging_names import MEMORY, application_id, own_offsets_of, staging_topic
+from headrace_spark.sink.staging_names import MEMORY, application_id, own_offsets_of, staging_topic
 from tests.clients.commands import call
 
 if TYPE_CHECKING:

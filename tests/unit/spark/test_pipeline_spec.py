@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace_spark.pipeline.file.loader import (
-    KEYS,
+from headrace_spark.pipeline.file.errors import PipelineError
+from headrace_spark.pipeline.file.keys import KEYS
+from headrace_spark.pipeline.file.loader import load
+from headrace_spark.pipeline.file.spec import (
     METADATA_COLUMNS,
     AvailableNow,
     ConsoleSink,
     DeltaSink,
     EverySeconds,
     ParquetSink,
-    PipelineError,
     PythonQuery,
     RestartPolicy,
     SqlQuery,
     TopicSink,
     Watermark,
-    load,
 )
 from headrace_spark.pipeline.file.units import parse_duration_s
 

@@ -17,10 +17,9 @@ from pyspark.sql.types import (
 
 from headrace.model.names import topic_name_problem
 from headrace.wire.batches.header import Codec
-from headrace_spark.sink import batch_writer, stream_writer
 from headrace_spark.sink.options import SinkOptions
-from headrace_spark.sink.writers import DirectWriter, OnceWriter, StreamWriter
-from headrace_spark.staging_names import staging_topic
+from headrace_spark.sink.staging_names import staging_topic
+from headrace_spark.sink.writers import DirectWriter, OnceWriter, StreamWriter, batch_writer, stream_writer
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 

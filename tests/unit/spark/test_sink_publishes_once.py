@@ -26,9 +26,9 @@ from headrace_spark.sink.outputs import StagedBatch
 from headrace_spark.sink.publishing import Publication, Publisher, StaleBatch
 from headrace_spark.sink.sending import BatchSender, take_identity
 from headrace_spark.sink.staging import _restored
+from headrace_spark.sink.staging_names import own_offsets_of, staging_topic
 from headrace_spark.sink.tasks import INLINE_BYTES_MAX, leave_for_commit
 from headrace_spark.sink.writers import OnceWriter, StreamWriter
-from headrace_spark.staging_names import own_offsets_of, staging_topic
 from tests.unit.spark.faulty_line import Fate, FaultyNetwork
 from tests.unit.spark.sink_inputs import committed_records, committed_values, options_for, rows_of
 

@@ -10,32 +10,23 @@ import re
 from typing import TYPE_CHECKING
 
 from headrace.client.connections.view import parse_addresses
-from headrace_spark.pipeline.file.errors import PipelineError
 from headrace_spark.pipeline.file.keys import KEYS
 from headrace_spark.pipeline.file.sink_sections import read_sink
 from headrace_spark.pipeline.file.source_sections import read_expectation, read_source, read_static_table
 from headrace_spark.pipeline.file.spec import (
     DEAD_LETTERS_QUERY,
-    METADATA_COLUMNS,
     AvailableNow,
     ClusterSpec,
-    ConsoleSink,
     DeadLetterSpec,
-    DeltaSink,
     EverySeconds,
-    Expectation,
-    OutputMode,
-    ParquetSink,
     Pipeline,
     PythonQuery,
     RestartPolicy,
     RunSpec,
-    SinkSpec,
     SourceSpec,
     SqlQuery,
     StaticTable,
     TopicSink,
-    Watermark,
 )
 from headrace_spark.pipeline.file.toml_section import Section, read_toml
 from headrace_spark.pipeline.file.units import parse_duration_s
@@ -44,33 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace_spark.pipeline.file.toml_lines import Place
-
-__all__ = [
-    "DEAD_LETTERS_QUERY",
-    "KEYS",
-    "METADATA_COLUMNS",
-    "AvailableNow",
-    "ClusterSpec",
-    "ConsoleSink",
-    "DeadLetterSpec",
-    "DeltaSink",
-    "EverySeconds",
-    "Expectation",
-    "OutputMode",
-    "ParquetSink",
-    "Pipeline",
-    "PipelineError",
-    "PythonQuery",
-    "RestartPolicy",
-    "RunSpec",
-    "SinkSpec",
-    "SourceSpec",
-    "SqlQuery",
-    "StaticTable",
-    "TopicSink",
-    "Watermark",
-    "load",
-]
 
 BOOTSTRAP_VARIABLE = "HEADRACE_BOOTSTRAP_SERVER"
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"

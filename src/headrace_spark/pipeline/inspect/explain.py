@@ -21,7 +21,8 @@ from headrace_spark.pipeline.file.spec import (
     TopicSink,
 )
 from headrace_spark.pipeline.inspect.validate import session_for
-from headrace_spark.pipeline.tables.sources import read_sources, result_of
+from headrace_spark.pipeline.tables.query import result_of
+from headrace_spark.pipeline.tables.sources import read_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

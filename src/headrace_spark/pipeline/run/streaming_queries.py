@@ -15,8 +15,9 @@ from headrace_spark.pipeline.sinks.batch_name import BatchName
 from headrace_spark.pipeline.sinks.writers import dead_letter_writer, rows_for, writer_for
 from headrace_spark.pipeline.spark_errors import quiet, said_by
 from headrace_spark.pipeline.status.query_state import state_of
-from headrace_spark.pipeline.tables.sources import read_sources, result_of
-from headrace_spark.staging_names import application_id
+from headrace_spark.pipeline.tables.query import result_of
+from headrace_spark.pipeline.tables.sources import read_sources
+from headrace_spark.sink.staging_names import application_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

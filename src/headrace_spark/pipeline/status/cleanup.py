@@ -9,7 +9,7 @@ from headrace.client.admin.groups import GroupAdmin
 from headrace.client.producing.producer import BatchingProducer
 from headrace.model.errors import ErrorCode, Refusal
 from headrace_spark.pipeline.status.run_state import PARTITION, STOP_SUFFIX, TOPIC
-from headrace_spark.staging_names import MEMORY, own_offsets_of, staging_topic
+from headrace_spark.sink.staging_names import MEMORY, own_offsets_of, staging_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 
 from headrace_spark.pipeline.spark_errors import quiet, said_by
-from headrace_spark.pipeline.tables.query import result_of
 from headrace_spark.pipeline.tables.static_tables import read_static_table
 from headrace_spark.pipeline.tables.streaming_table import Sieve
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from headrace_spark.pipeline.file.spec import Pipeline, SourceSpec
 
 COLUMNS_FOR_DEAD_LETTERS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-
-__all__ = ["Tables", "read_sources", "result_of", "tables_of"]
 
 
 @dataclass(frozen=True)
