@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from headrace_spark.source.options import SourceOptions
-from headrace_spark.source.plain_errors import plainly
+from headrace_spark.source.plain_errors import without_traceback
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -28,12 +28,12 @@ class HeadraceDataSource(DataSource):
     def name(cls) -> str:
         return NAME
 
-    @plainly
+    @without_traceback
     def schema(self) -> StructType:
         """Asked for at `load()`, so options that are wrong are told there."""
         return SourceOptions.parse(self.options).schema
 
-    @plainly
+    @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         from headrace_spark.source.readers import BatchReader  # noqa: PLC0415 - whoever writes needs none of it
 

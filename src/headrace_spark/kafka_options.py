@@ -41,7 +41,7 @@ _SECURITY_PREFIXES: Final = ("ssl.", "sasl.")
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class KafkaOptions:
     """How to come to the cluster, and how to read from it."""
 
     bootstrap_servers: str
@@ -55,7 +55,7 @@ class Reach:
         return self.isolation is IsolationLevel.READ_COMMITTED
 
 
-def parse_reach(options: Mapping[str, str]) -> Reach:
+def parse_kafka_options(options: Mapping[str, str]) -> KafkaOptions:
     """From all options of a source, their names in lower case. Raises ValueError."""
     kafka = {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)}
     _refuse_what_cannot_be(kafka)
@@ -68,7 +68,7 @@ def parse_reach(options: Mapping[str, str]) -> Reach:
         kafka.get("isolation.level", "read_uncommitted"),
         ("read_uncommitted", "read_committed"),
     )
-    return Reach(
+    return KafkaOptions(
         bootstrap_servers,
         _settings(kafka),
         IsolationLevel[isolation.upper()],

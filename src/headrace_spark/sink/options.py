@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.model.names import topic_name_problem
 from headrace.wire.batches.header import Codec
-from headrace_spark.kafka_options import INT32_MAX, PREFIX, parse_reach
+from headrace_spark.kafka_options import INT32_MAX, PREFIX, parse_kafka_options
 from headrace_spark.option_values import boolean, one_of, positive_number
 from headrace_spark.sink.staging_names import application_id
 
@@ -50,13 +50,13 @@ class SinkOptions:
         given = {name.lower(): value for name, value in options.items()}
         kafka = {name.removeprefix(PREFIX): value for name, value in given.items() if name.startswith(PREFIX)}
         _refuse_what_cannot_be(kafka)
-        reach = parse_reach(given)
+        cluster = parse_kafka_options(given)
         retry_for_s = DELIVERY_TIMEOUT_S
         if "delivery.timeout.ms" in kafka:
             retry_for_s = _number(kafka, "delivery.timeout.ms") / 1000
         return cls(
-            reach.bootstrap_servers,
-            replace(reach.settings, retry_for_s=retry_for_s, reach_for_s=min(retry_for_s, REACH_FOR_S)),
+            cluster.bootstrap_servers,
+            replace(cluster.settings, retry_for_s=retry_for_s, reach_for_s=min(retry_for_s, REACH_FOR_S)),
             _topic(given),
             _codec(kafka),
             _number(kafka, "batch.size") if "batch.size" in kafka else BATCH_BYTES,

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from headrace.client.reading.offsets import Edge
 from headrace_spark.codec.columns import Columns
-from headrace_spark.kafka_options import parse_reach
+from headrace_spark.kafka_options import parse_kafka_options
 from headrace_spark.option_values import (
     boolean,
     duration_ms,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from headrace.model.names import TopicPartition
-    from headrace_spark.kafka_options import Reach
+    from headrace_spark.kafka_options import KafkaOptions
     from headrace_spark.source.offsets import Offsets
 
     T = TypeVar("T")
@@ -62,7 +62,7 @@ COLUMN_TYPES: Final[dict[str, DataType]] = {
     HEADERS: ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
 }
 
-_CHOICES: Final = ("assign", "subscribe", "subscribePattern")
+_STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
 _EXAMPLE_OFFSETS: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _EXAMPLE_TIMES: Final = '{"topicA":{"0":1767225600000,"1":1767225600000}}'
 
@@ -82,7 +82,7 @@ class Assign:
     partitions: tuple[TopicPartition, ...]
 
 
-Choice = Subscribe | SubscribePattern | Assign
+ConsumerStrategy = Subscribe | SubscribePattern | Assign
 """Which partitions are read."""
 
 
@@ -104,16 +104,16 @@ class AtTimes:
     timestamps_ms: Offsets
 
 
-Place = Edge | AtOffsets | AtTime | AtTimes
+OffsetSpec = Edge | AtOffsets | AtTime | AtTimes
 """Where reading begins or ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    reach: Reach
-    choice: Choice
-    starting: Place | None
-    ending: Place | None
+    kafka: KafkaOptions
+    strategy: ConsumerStrategy
+    starting: OffsetSpec | None
+    ending: OffsetSpec | None
     late_start_is_latest: bool
     """Where a partition begins that has no record of the starting time: at its end, or nowhere, which is an error."""
     fail_on_data_loss: bool
@@ -132,10 +132,10 @@ class SourceOptions:
         """Raises ValueError with a sentence for whoever wrote them. Upper and lower case of names do not matter."""
         given = {name.lower(): value for name, value in options.items()}
         parsed = cls(
-            reach=parse_reach(given),
-            choice=_choice(given),
-            starting=_place(given, "starting"),
-            ending=_place(given, "ending"),
+            kafka=parse_kafka_options(given),
+            strategy=_strategy(given),
+            starting=_offset_spec(given, "starting"),
+            ending=_offset_spec(given, "ending"),
             late_start_is_latest=_read(given, "startingOffsetsByTimestampStrategy", _late_start) == "latest",
             fail_on_data_loss=_read(given, "failOnDataLoss", boolean) is not False,
             min_partitions=_read(given, "minPartitions", positive_number),
@@ -212,8 +212,8 @@ def _read(given: Mapping[str, str], name: str, parse: Callable[[str, str], T]) -
     return None if text is None else parse(name, text)
 
 
-def _choice(given: Mapping[str, str]) -> Choice:
-    chosen = [name for name in _CHOICES if name.lower() in given]
+def _strategy(given: Mapping[str, str]) -> ConsumerStrategy:
+    chosen = [name for name in _STRATEGIES if name.lower() in given]
     if len(chosen) != 1:
         found = f"found are {' and '.join(repr(name) for name in chosen)}" if chosen else "none is there"
         raise ValueError(f"exactly one of the options 'assign', 'subscribe' and 'subscribePattern' is needed; {found}")
@@ -239,7 +239,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _place(given: Mapping[str, str], end: str) -> Place | None:
+def _offset_spec(given: Mapping[str, str], end: str) -> OffsetSpec | None:
     """The connector's order: one time for all, then times, then offsets."""
     if (text := given.get(f"{end}timestamp")) is not None:
         return AtTime(timestamp_ms(f"{end}Timestamp", text))
@@ -295,10 +295,10 @@ def _column_names(given: Mapping[str, str]) -> tuple[str, ...]:
 # Checking them together.
 
 
-def _has(place: Place | None, edge: Edge) -> bool:
-    if isinstance(place, AtOffsets):
-        return edge.value in place.offsets.values()
-    return place is edge
+def _has(offset_spec: OffsetSpec | None, edge: Edge) -> bool:
+    if isinstance(offset_spec, AtOffsets):
+        return edge.value in offset_spec.offsets.values()
+    return offset_spec is edge
 
 
 def _check_order(what: str, starts: Offsets, ends: Offsets) -> None:

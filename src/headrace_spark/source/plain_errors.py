@@ -18,7 +18,7 @@ T = TypeVar("T")
 _SELF_EXPLANATORY = (ValueError, DataLoss, ClientError, Refusal)
 
 
-def plainly(method: Callable[P, T]) -> Callable[P, T]:
+def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
     """Errors whose text says all that is to be said come without the way that they took. Bugs keep theirs."""
 
     @wraps(method)

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
     from headrace.client.connections.view import Topic
     from headrace_spark.source.offsets import Offsets, TopicIds
-    from headrace_spark.source.options import Place, SourceOptions
+    from headrace_spark.source.options import OffsetSpec, SourceOptions
     from headrace_spark.source.ranges import OffsetRange
 
     AllBounds = dict[TopicPartition, Bounds]
 
 
-class Outlook(NamedTuple):
+class AvailableOffsets(NamedTuple):
     """What there is to read since the last batch."""
 
     starts: Offsets
@@ -44,7 +44,7 @@ class Planner:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._blocking = BlockingCluster(options.reach.bootstrap_servers, options.reach.settings)
+        self._blocking = BlockingCluster(options.kafka.bootstrap_servers, options.kafka.settings)
         self._cluster: Cluster = self._blocking.cluster
         self.losses = LossPolicy(options.fail_on_data_loss)
         self.topic_ids: TopicIds = {}
@@ -89,14 +89,14 @@ class Planner:
 
         return self._blocking.run(latest_offsets())
 
-    def outlook(self, known: Offsets, topic_ids: TopicIds) -> Outlook:
+    def available_offsets(self, known: Offsets, topic_ids: TopicIds) -> AvailableOffsets:
         """What each partition holds now: those of `known` that are still there, and new ones."""
-        return self._blocking.run(self._outlook(known, topic_ids))
+        return self._blocking.run(self._available_offsets(known, topic_ids))
 
-    async def _outlook(self, known: Offsets, topic_ids: TopicIds) -> Outlook:
+    async def _available_offsets(self, known: Offsets, topic_ids: TopicIds) -> AvailableOffsets:
         found = self._complete(await self._chosen(), known)
         starts = without_topics(known, self._report_made_anew(topic_ids))
-        return Outlook(starts, await self._bounds_not_below(found, starts), self.topic_ids)
+        return AvailableOffsets(starts, await self._bounds_not_below(found, starts), self.topic_ids)
 
     def stream_ranges(self, starts: Offsets, ends: Offsets, end_ids: TopicIds) -> list[OffsetRange]:
         """What one batch of a streaming query reads, cut into tasks. New partitions are read from their beginning."""
@@ -125,7 +125,7 @@ class Planner:
 
     async def _chosen(self) -> list[TopicPartition]:
         """Of the partitions that the options choose, those that there are."""
-        match self._options.choice:
+        match self._options.strategy:
             case Subscribe(topics):
                 return _partitions(await self._find_topics(set(topics)))
             case SubscribePattern(pattern):
@@ -146,7 +146,7 @@ class Planner:
         """ValueError if one is missing that was never there, as far as is `known`: that is a mistake, and no loss."""
         names = {*found, *(known or {})}
         missing: list[str] = []
-        match self._options.choice:
+        match self._options.strategy:
             case Subscribe(topics):
                 there = {name.topic for name in names}
                 missing = [f"topic {topic!r}" for topic in topics if topic not in there]
@@ -157,8 +157,8 @@ class Planner:
             case SubscribePattern():
                 pass  # topics may come later
         if missing:
-            option = "assign" if isinstance(self._options.choice, Assign) else "subscribe"
-            servers = self._options.reach.bootstrap_servers
+            option = "assign" if isinstance(self._options.strategy, Assign) else "subscribe"
+            servers = self._options.kafka.bootstrap_servers
             raise ValueError(f"there is no {missing[0]} at {servers}; create it, or correct the option '{option}'")
         return found
 
@@ -185,7 +185,7 @@ class Planner:
     # Which offsets.
 
     async def _bounds(self, names: list[TopicPartition]) -> AllBounds:
-        found = await find_bounds(self._cluster, names, self._options.reach.isolation)
+        found = await find_bounds(self._cluster, names, self._options.kafka.isolation)
         return {name: Bounds(*bounds) for name, bounds in found.items()}
 
     async def _bounds_not_below(self, names: list[TopicPartition], known: Offsets) -> AllBounds:
@@ -204,16 +204,16 @@ class Planner:
     async def _bounds_beside(self, names: list[TopicPartition], known: Offsets) -> AllBounds:
         """A query that used to read uncommitted records may stand beyond the last stable offset. That is no loss."""
         bounds = await self._bounds(names)
-        if self._options.reach.is_read_committed:
+        if self._options.kafka.is_read_committed:
             low = [name for name in names if bounds[name].end < known.get(name, 0)]
             ends = await find_offsets(self._cluster, dict.fromkeys(low, Edge.LATEST))
             for name in low:
                 bounds[name] = Bounds(bounds[name].first, min(known[name], ends[name].offset))
         return bounds
 
-    async def _resolve(self, place: Place, bounds: AllBounds, *, is_start: bool) -> Offsets:
-        """Offsets for a place, and LATEST for those partitions where that is it."""
-        match place:
+    async def _resolve(self, offset_spec: OffsetSpec, bounds: AllBounds, *, is_start: bool) -> Offsets:
+        """The offsets that are meant, and LATEST for those partitions where that is meant."""
+        match offset_spec:
             case Edge.EARLIEST:
                 return {name: bound.first for name, bound in bounds.items()}
             case Edge.LATEST:
@@ -230,16 +230,16 @@ class Planner:
                 assert_never(never)
 
     async def _at_times(self, timestamps_ms: Offsets, *, is_start: bool) -> Offsets:
-        found = await find_offsets(self._cluster, timestamps_ms, self._options.reach.isolation)
+        found = await find_offsets(self._cluster, timestamps_ms, self._options.kafka.isolation)
         offsets: Offsets = {}
-        for name, place in found.items():
-            if place.offset < 0 and is_start and not self._options.late_start_is_latest:
+        for name, found_offset in found.items():
+            if found_offset.offset < 0 and is_start and not self._options.late_start_is_latest:
                 raise ValueError(
                     f"topic {name.topic!r}, partition {name.partition}, has no record at or after the starting "
                     f"timestamp {timestamps_ms[name]}. To start at its end, set the option "
                     "'startingOffsetsByTimestampStrategy' to 'latest'"
                 )
-            offsets[name] = place.offset if place.offset >= 0 else LATEST
+            offsets[name] = found_offset.offset if found_offset.offset >= 0 else LATEST
         return offsets
 
     def _cut(self, starts: Offsets, ends: Offsets, bounds: AllBounds) -> list[OffsetRange]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
     from headrace.model.names import TopicId
     from headrace.wire.messages.fetch import AbortedTransaction, PartitionData
-    from headrace_spark.kafka_options import Reach
+    from headrace_spark.kafka_options import KafkaOptions
     from headrace_spark.source.options import SourceOptions
     from headrace_spark.source.ranges import OffsetRange
 
@@ -41,7 +41,7 @@ EMPTY_ANSWERS_MAX: Final = 3  # from a node that has records there, and is not t
 _GONE: Final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 
 
-class AnotherTopic(Exception):
+class RecreatedTopic(Exception):
     """The topic that was planned is gone, and another one has its name."""
 
     def __init__(self, topic: str, wanted: TopicId, found: TopicId) -> None:
@@ -49,7 +49,7 @@ class AnotherTopic(Exception):
         self.ids = (wanted, found)
 
 
-class Answer(NamedTuple):
+class FetchedBatches(NamedTuple):
     first_offset: int
     """What was asked for. The first batch may begin before it: batches come whole."""
     records: memoryview | bytes
@@ -59,45 +59,45 @@ class Answer(NamedTuple):
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of the range, with the columns that the options name, in their order."""
-    reach = options.reach
+    kafka = options.kafka
     # The driver has just spoken to the cluster: if nobody answers now, it is worth waiting for.
-    patience_s = reach.settings.retry_for_s
-    settings = replace(reach.settings, reach_for_s=patience_s, topic_wait_s=min(TOPIC_WAIT_S, patience_s))
+    patience_s = kafka.settings.retry_for_s
+    settings = replace(kafka.settings, reach_for_s=patience_s, topic_wait_s=min(TOPIC_WAIT_S, patience_s))
     decoder = RangeDecoder(
-        *wanted.name, wanted.start, wanted.end, options.columns, read_committed=reach.is_read_committed
+        *wanted.name, wanted.start, wanted.end, options.columns, read_committed=kafka.is_read_committed
     )
     names = list(options.column_names)
-    with BlockingCluster(reach.bootstrap_servers, settings) as blocking:
-        feed = blocking.run(_open_feed(blocking.cluster, reach, wanted, LossPolicy(options.fail_on_data_loss)))
+    with BlockingCluster(kafka.bootstrap_servers, settings) as blocking:
+        fetcher = blocking.run(_open_fetcher(blocking.cluster, kafka, wanted, LossPolicy(options.fail_on_data_loss)))
         try:
-            while (answer := blocking.run(feed.next_answer())) is not None:
+            while (answer := blocking.run(fetcher.next_fetched())) is not None:
                 decoder.next_offset = answer.first_offset  # further on than the decoder is, if something was skipped
                 for batch in decoder.decode(answer.records, answer.aborted):
                     yield batch.select(names)
         finally:
-            blocking.run(feed.close())
+            blocking.run(fetcher.close())
 
 
-async def _open_feed(cluster: Cluster, reach: Reach, wanted: OffsetRange, losses: LossPolicy) -> RangeFeed:
-    """On the client's loop, where a feed lives."""
-    return RangeFeed(cluster, reach, wanted, losses)
+async def _open_fetcher(cluster: Cluster, kafka: KafkaOptions, wanted: OffsetRange, losses: LossPolicy) -> RangeFetcher:
+    """On the client's loop, where a fetcher lives."""
+    return RangeFetcher(cluster, kafka, wanted, losses)
 
 
-class RangeFeed:
+class RangeFetcher:
     """Fetches a range, answer by answer, a little ahead of whoever takes them."""
 
-    def __init__(self, cluster: Cluster, reach: Reach, wanted: OffsetRange, losses: LossPolicy) -> None:
+    def __init__(self, cluster: Cluster, kafka: KafkaOptions, wanted: OffsetRange, losses: LossPolicy) -> None:
         self._cluster = cluster
-        self._reach = reach
+        self._kafka = kafka
         self._name = wanted.name
         self._topic_id = wanted.topic_id
         self._next_offset = wanted.start
         self._end = wanted.end
         self._losses = losses
-        self._answers: asyncio.Queue[Answer | Exception | None] = asyncio.Queue(QUEUED_ANSWERS)
+        self._answers: asyncio.Queue[FetchedBatches | Exception | None] = asyncio.Queue(QUEUED_ANSWERS)
         self._fetching = asyncio.get_running_loop().create_task(self._fetch_all(), name=f"fetch {self._name}")
 
-    async def next_answer(self) -> Answer | None:
+    async def next_fetched(self) -> FetchedBatches | None:
         """None at the end. Raises what stopped the fetching."""
         answer = await self._answers.get()
         if isinstance(answer, Exception):
@@ -117,7 +117,7 @@ class RangeFeed:
                     self._next_offset = answer.next_offset
                     await self._answers.put(answer)
         except Exception as trouble:  # noqa: BLE001 - it is raised where the answers are taken
-            await self._answers.put(self._judged(trouble))
+            await self._answers.put(self._unless_accepted(trouble))
         else:
             await self._answers.put(None)
 
@@ -130,18 +130,18 @@ class RangeFeed:
             await patience.wait_or_raise(other)
             await cluster.refresh()
 
-    def _other_topic(self) -> AnotherTopic | None:
+    def _other_topic(self) -> RecreatedTopic | None:
         """What is known under the topic's name, if that is not the one that was planned."""
         known = self._cluster.topic_id(self._name.topic)
         if self._topic_id is None or known in {self._topic_id, NO_TOPIC_ID}:
             return None
-        return AnotherTopic(self._name.topic, self._topic_id, known)
+        return RecreatedTopic(self._name.topic, self._topic_id, known)
 
-    def _judged(self, trouble: Exception) -> Exception | None:
+    def _unless_accepted(self, trouble: Exception) -> Exception | None:
         """A topic that was deleted meanwhile is a loss, and a loss may be put up with."""
         try:
             match trouble:
-                case AnotherTopic():
+                case RecreatedTopic():
                     self._losses.report_made_anew(self._name.topic, *trouble.ids)
                 case Refusal() if trouble.code in _GONE:
                     self._losses.report_gone(self._name, self._next_offset)
@@ -151,7 +151,7 @@ class RangeFeed:
             return loss
         return None
 
-    async def _fetch(self) -> Answer | None:
+    async def _fetch(self) -> FetchedBatches | None:
         """The next records; or None after the position was moved past those that do not exist."""
         clock = self._cluster.clock
         deadline_s = clock.monotonic_s() + self._cluster.settings.retry_for_s
@@ -165,7 +165,7 @@ class RangeFeed:
             records = part.records or b""
             next_offset = _next_offset(records, self._next_offset)
             if next_offset > self._next_offset:
-                return Answer(self._next_offset, records, part.aborted_transactions or (), next_offset)
+                return FetchedBatches(self._next_offset, records, part.aborted_transactions or (), next_offset)
             if self._visible_end(part) >= self._end and not answered.throttle_time_ms:
                 empty_count += 1
             if empty_count == EMPTY_ANSWERS_MAX:
@@ -176,24 +176,24 @@ class RangeFeed:
                 return None
 
     def _visible_end(self, part: PartitionData) -> int:
-        return part.last_stable_offset if self._reach.is_read_committed else part.high_watermark
+        return part.last_stable_offset if self._kafka.is_read_committed else part.high_watermark
 
     async def _ask(self) -> FetchResponse:
         """An answer about the partition, which may say that there is no such offset. Other refusals are raised."""
-        cluster, name, reach = self._cluster, self._name, self._reach
+        cluster, name, kafka = self._cluster, self._name, self._kafka
         if (other := self._other_topic()) is not None:
             raise other
         leader = cluster.leader_of(name)
         if leader is None:
             raise cluster.why_no_leader(name)
         partition = FetchPartition(
-            name.partition, leader.leader_epoch, self._next_offset, partition_max_bytes=reach.partition_fetch_bytes
+            name.partition, leader.leader_epoch, self._next_offset, partition_max_bytes=kafka.partition_fetch_bytes
         )
         request = FetchRequest(
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=1,
-            max_bytes=reach.fetch_bytes,
-            isolation_level=reach.isolation,
+            max_bytes=kafka.fetch_bytes,
+            isolation_level=kafka.isolation,
             topics=[FetchTopic(name.topic, cluster.topic_id(name.topic), [partition])],
         )
         connection = await cluster.node_connection(leader.leader)
@@ -205,7 +205,7 @@ class RangeFeed:
 
     async def _skip_what_is_gone(self) -> None:
         """The log begins later or ends earlier than it did when the range was planned."""
-        found = await find_bounds(self._cluster, [self._name], self._reach.isolation)
+        found = await find_bounds(self._cluster, [self._name], self._kafka.isolation)
         bounds = Bounds(*found[self._name])
         if bounds.first <= self._next_offset < bounds.end:
             return  # a leader that was behind; it has it now

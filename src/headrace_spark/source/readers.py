@@ -26,7 +26,7 @@ from headrace_spark.source.offsets import (
     without_topics,
 )
 from headrace_spark.source.options import SourceOptions
-from headrace_spark.source.plain_errors import plainly
+from headrace_spark.source.plain_errors import without_traceback
 from headrace_spark.source.planner import Planner
 from headrace_spark.source.range_reader import read_range
 from headrace_spark.source.ranges import backlog, check_starts, limit_ends, past_expired
@@ -54,7 +54,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    @plainly
+    @without_traceback
     def partitions(self) -> list[InputPartition]:
         planner = Planner(self._options)
         try:
@@ -83,12 +83,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # In the planner's process.
 
-    @plainly
+    @without_traceback
     def initialOffset(self) -> Document:  # noqa: N802 - Spark's names, here and below
         planner = self._connected()
         return to_document(planner.initial_offsets(), planner.topic_ids)
 
-    @plainly
+    @without_traceback
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
@@ -96,17 +96,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
-    @plainly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         planner = self._connected()
         self._target = planner.latest_offsets()
         self._target_ids = planner.topic_ids
 
-    @plainly
+    @without_traceback
     def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
         """The end of the next batch. Losses are told here, before Spark writes the batch into its checkpoint."""
         planner = self._connected()
-        starts, bounds, topic_ids = planner.outlook(from_document(start), topic_ids_in(start))
+        starts, bounds, topic_ids = planner.available_offsets(from_document(start), topic_ids_in(start))
         check_starts(starts, bounds, planner.losses)
         self._latest = {name: bound.end for name, bound in bounds.items()}
         ends = self._within_target(self._latest, topic_ids)
@@ -122,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What there was when the last batch was planned; Spark shows it beside what was read."""
         return to_document(self._latest) or None
 
-    @plainly
+    @without_traceback
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
         if start == end:
             return []  # so Spark asks when it restarts a query

@@ -23,7 +23,7 @@ from headrace_spark.source.options import (
 )
 
 if TYPE_CHECKING:
-    from headrace_spark.source.options import Choice, Place
+    from headrace_spark.source.options import ConsumerStrategy, OffsetSpec
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 LEAST = {**SERVERS, "subscribe": "orders"}
@@ -35,7 +35,7 @@ def parse(**options: str) -> SourceOptions:
 
 
 @pytest.mark.parametrize(
-    ("option", "text", "choice"),
+    ("option", "text", "strategy"),
     [
         ("subscribe", " orders, clicks,,orders", Subscribe(("orders", "clicks"))),
         ("SUBSCRIBEPATTERN", " ord.* ", SubscribePattern("ord.*")),
@@ -46,12 +46,12 @@ def parse(**options: str) -> SourceOptions:
         ),
     ],
 )
-def test_partitions_are_chosen_in_three_ways(option: str, text: str, choice: Choice) -> None:
-    assert SourceOptions.parse({**SERVERS, option: text}).choice == choice
+def test_partitions_are_chosen_in_three_ways(option: str, text: str, strategy: ConsumerStrategy) -> None:
+    assert SourceOptions.parse({**SERVERS, option: text}).strategy == strategy
 
 
 @pytest.mark.parametrize(
-    ("options", "place"),
+    ("options", "offset_spec"),
     [
         ({}, None),
         ({"startingOffsets": " Earliest"}, Edge.EARLIEST),
@@ -65,14 +65,14 @@ def test_partitions_are_chosen_in_three_ways(option: str, text: str, choice: Cho
         ({"startingTimestamp": "1", "startingOffsetsByTimestamp": '{"orders":{"0":17}}'}, AtTime(1)),
     ],
 )
-def test_the_start_is_taken_in_the_connectors_order(options: dict[str, str], place: Place | None) -> None:
-    assert parse(**options).starting == place
+def test_the_start_is_taken_in_the_connectors_order(options: dict[str, str], offset_spec: OffsetSpec | None) -> None:
+    assert parse(**options).starting == offset_spec
 
 
 def test_defaults_are_the_connectors() -> None:
     options = parse()
     assert options.fail_on_data_loss
-    assert options.reach.isolation is IsolationLevel.READ_UNCOMMITTED
+    assert options.kafka.isolation is IsolationLevel.READ_UNCOMMITTED
     assert options.max_trigger_delay_ms == 15 * 60_000
     assert options.for_batch(options.schema).starting is Edge.EARLIEST
     assert options.for_batch(options.schema).ending is Edge.LATEST
@@ -106,9 +106,9 @@ def test_numbers_words_and_times_are_read() -> None:
     assert options.max_trigger_delay_ms == 90_000
     assert (options.offset_retry_count, options.offset_retry_interval_ms) == (5, 10)
     assert options.late_start_is_latest
-    assert options.reach.is_read_committed
-    assert (options.reach.partition_fetch_bytes, options.reach.fetch_bytes) == (1000, 2000)
-    settings = options.reach.settings
+    assert options.kafka.is_read_committed
+    assert (options.kafka.partition_fetch_bytes, options.kafka.fetch_bytes) == (1000, 2000)
+    settings = options.kafka.settings
     assert (settings.client_id, settings.request_timeout_s, settings.retry_for_s) == ("nightly", 2.5, 7.0)
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from headrace.client.connections.cluster import ClusterSettings
 from headrace_spark.codec.columns import Columns
 from headrace_spark.codec.decoder import RangeDecoder
-from headrace_spark.kafka_options import Reach
+from headrace_spark.kafka_options import KafkaOptions
 from headrace_spark.source.data_loss import LossPolicy
-from headrace_spark.source.range_reader import RangeFeed
+from headrace_spark.source.range_reader import RangeFetcher
 from headrace_spark.source.ranges import OffsetRange
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ async def mean_record_bytes(cluster: Cluster, ranges: list[PartitionRange], isol
 
 async def _sample(cluster: Cluster, wanted: OffsetRange, isolation: IsolationLevel) -> tuple[int, int]:
     """Bytes and rows of the first answer that a fetch of this range gets."""
-    reach = Reach("", ClusterSettings(), isolation, partition_fetch_bytes=SAMPLE_BYTES)
+    kafka = KafkaOptions("", ClusterSettings(), isolation, partition_fetch_bytes=SAMPLE_BYTES)
     columns = Columns(headers=True)
-    decoder = RangeDecoder(*wanted.name, wanted.start, wanted.end, columns, read_committed=reach.is_read_committed)
-    feed = RangeFeed(cluster, reach, wanted, LossPolicy(is_fatal=False))
+    decoder = RangeDecoder(*wanted.name, wanted.start, wanted.end, columns, read_committed=kafka.is_read_committed)
+    fetcher = RangeFetcher(cluster, kafka, wanted, LossPolicy(is_fatal=False))
     try:
-        answer = await feed.next_answer()
+        answer = await fetcher.next_fetched()
         batches = [] if answer is None else list(decoder.decode(answer.records, answer.aborted))
     finally:
-        await feed.close()
+        await fetcher.close()
     contents = [batch.select(["key", "value", "headers"]) for batch in batches]
     return sum(batch.nbytes for batch in contents), sum(batch.num_rows for batch in contents)

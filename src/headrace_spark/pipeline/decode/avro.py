@@ -77,12 +77,14 @@ class AvroDecoder:
         try:
             columns = column_type(fastavro.schema.expand_schema(self._schema))
         except NoColumnFor as error:
-            raise pipeline.error((*source.place, "schema_file"), f"{source.schema_file}: {error}") from error
+            raise pipeline.error((*source.key_path, "schema_file"), f"{source.schema_file}: {error}") from error
         if not isinstance(columns, StructType):
             problem = f"{source.schema_file} describes no record"
-            raise pipeline.error((*source.place, "schema_file"), problem, "the fields of a record become the columns")
+            raise pipeline.error(
+                (*source.key_path, "schema_file"), problem, "the fields of a record become the columns"
+            )
         self.columns = columns
-        check_names(pipeline, (*source.place, "schema_file"), columns.names)
+        check_names(pipeline, (*source.key_path, "schema_file"), columns.names)
 
     def decode(self, records: DataFrame) -> DataFrame:
         schema_text, has_prefix = json.dumps(self._schema), self._has_registry_prefix
@@ -108,17 +110,17 @@ def decode_value(schema: Any, value: bytes, *, has_prefix: bool) -> Row:
 
 
 def _read_schema(pipeline: Pipeline, source: SourceSpec, path: str) -> Any:
-    place = (*source.place, "schema_file")
+    key_path = (*source.key_path, "schema_file")
     try:
         schema = json.loads(Path(path).read_text())
     except OSError as error:
-        raise pipeline.error(place, f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
+        raise pipeline.error(key_path, f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
     except ValueError as error:
-        raise pipeline.error(place, f"{path} is not JSON: {error}", "an Avro schema file is") from error
+        raise pipeline.error(key_path, f"{path} is not JSON: {error}", "an Avro schema file is") from error
     try:
         fastavro.parse_schema(schema)
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, KeyError) as error:
-        raise pipeline.error(place, f"{path} is not an Avro schema: {error}") from error
+        raise pipeline.error(key_path, f"{path} is not an Avro schema: {error}") from error
     return _without_unread_logical_types(schema)
 
 

@@ -80,10 +80,10 @@ class ProtobufDecoder:
         except KeyError as error:
             names = message_names(self._descriptors)
             problem = f"{source.schema_file} has no message '{self._message}'"
-            raise pipeline.error((*source.place, "message"), problem, choices_hint(self._message, names)) from error
+            raise pipeline.error((*source.key_path, "message"), problem, choices_hint(self._message, names)) from error
         except NoColumnFor as error:
-            raise pipeline.error((*source.place, "message"), f"{self._message}: {error}") from error
-        check_names(pipeline, (*source.place, "message"), self.columns.names)
+            raise pipeline.error((*source.key_path, "message"), f"{self._message}: {error}") from error
+        check_names(pipeline, (*source.key_path, "message"), self.columns.names)
 
     def decode(self, records: DataFrame) -> DataFrame:
         descriptors, name, has_prefix = self._descriptors, self._message, self._has_registry_prefix
@@ -96,17 +96,17 @@ class ProtobufDecoder:
 
 
 def _read_descriptors(pipeline: Pipeline, source: SourceSpec, path: str) -> bytes:
-    place = (*source.place, "schema_file")
+    key_path = (*source.key_path, "schema_file")
     hint = "protoc --include_imports --descriptor_set_out=FILE writes it"
     try:
         descriptors = Path(path).read_bytes()
     except OSError as error:
         problem = f"{path} cannot be read: {(error.strerror or str(error)).lower()}"
-        raise pipeline.error(place, problem, hint) from error
+        raise pipeline.error(key_path, problem, hint) from error
     try:
         _pool(descriptors)
     except (DecodeError, TypeError) as error:
-        raise pipeline.error(place, f"{path} is no complete set of Protobuf descriptors: {error}", hint) from error
+        raise pipeline.error(key_path, f"{path} is no complete set of Protobuf descriptors: {error}", hint) from error
     return descriptors
 
 

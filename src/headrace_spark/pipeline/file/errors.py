@@ -22,8 +22,8 @@ class PipelineError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        place = f"{self.path}:{self.line}" if self.line is not None else str(self.path)
-        return f"{place}: {self.problem}" + (f"; {self.hint}" if self.hint else "")
+        where = f"{self.path}:{self.line}" if self.line is not None else str(self.path)
+        return f"{where}: {self.problem}" + (f"; {self.hint}" if self.hint else "")
 
 
 def choices_hint(wrong: str, choices: Iterable[str]) -> str:

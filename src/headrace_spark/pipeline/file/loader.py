@@ -34,7 +34,7 @@ from headrace_spark.pipeline.file.units import parse_duration_s
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headrace_spark.pipeline.file.toml_lines import Place
+    from headrace_spark.pipeline.file.toml_lines import KeyPath
 
 BOOTSTRAP_VARIABLE = "HEADRACE_BOOTSTRAP_SERVER"
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
@@ -49,7 +49,7 @@ _PYTHON_FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)
 
 
 def load(path: Path, *, bootstrap_servers: str | None = None) -> Pipeline:
-    """Read and check the file. `bootstrap_servers` is used in place of what the file says. Raises PipelineError."""
+    """Read and check the file. `bootstrap_servers` is used instead of what the file says. Raises PipelineError."""
     file, values = read_toml(path)
     top = Section(file, (), values, KEYS[""])
     name = _pipeline_name(top)
@@ -108,12 +108,12 @@ def _query(section: Section) -> SqlQuery | PythonQuery:
     if "sql" in section and "python" in section:
         raise section.error("python", "has both sql and python", "keep the one that is meant")
     if "python" not in section:
-        return SqlQuery(section.required_text("sql", "SELECT * FROM orders").rstrip().rstrip(";"), section.place)
+        return SqlQuery(section.required_text("sql", "SELECT * FROM orders").rstrip().rstrip(";"), section.key_path)
     reference = section.required_text("python", "orders:enrich")
     found = _PYTHON_FUNCTION.fullmatch(reference)
     if found is None:
         raise section.error("python", f"python is {reference!r}", "write module:function, as in orders:enrich")
-    return PythonQuery(found[1], found[2], section.place)
+    return PythonQuery(found[1], found[2], section.key_path)
 
 
 # ---- how it runs
@@ -162,15 +162,15 @@ def _dead_letters(section: Section, name: str) -> DeadLetterSpec:
 
 
 def _refuse_contradictions(pipeline: Pipeline) -> None:
-    named: dict[str, Place] = {}
+    named: dict[str, KeyPath] = {}
     tables: list[SourceSpec | StaticTable] = [*pipeline.sources, *pipeline.tables]
     for table in tables:
         if table.name.lower() in named:
-            first = pipeline.file.places.line_of((*named[table.name.lower()], "name"))
+            first = pipeline.file.key_lines.line_of((*named[table.name.lower()], "name"))
             raise pipeline.error(
-                (*table.place, "name"), f"there are two tables named '{table.name}'", f"see line {first}"
+                (*table.key_path, "name"), f"there are two tables named '{table.name}'", f"see line {first}"
             )
-        named[table.name.lower()] = table.place
+        named[table.name.lower()] = table.key_path
     if pipeline.query is None and len(named) > 1:
         names = " and ".join(table.name for table in tables)
         raise pipeline.error((), f"nothing says how to join {names}", 'add [query] with sql = "SELECT …"')
@@ -182,7 +182,9 @@ def _refuse_sink_names_in_use(pipeline: Pipeline) -> None:
     taken = {DEAD_LETTERS_QUERY}
     for sink in pipeline.sinks:
         if sink.name.lower() in taken:
-            raise pipeline.error(sink.place, f"there are two sinks named '{sink.name}'", "give one a name of its own")
+            raise pipeline.error(
+                sink.key_path, f"there are two sinks named '{sink.name}'", "give one a name of its own"
+            )
         taken.add(sink.name.lower())
 
 
@@ -190,13 +192,13 @@ def _refuse_loops(pipeline: Pipeline) -> None:
     hint = "what it writes it would read again, without end"
     for sink in pipeline.sinks:
         if isinstance(sink, TopicSink) and _reader_of(sink.topic, pipeline) is not None:
-            raise pipeline.error((*sink.place, "topic"), f"the topic '{sink.topic}' is read and written", hint)
+            raise pipeline.error((*sink.key_path, "topic"), f"the topic '{sink.topic}' is read and written", hint)
     reader = _reader_of(pipeline.dead_letters.topic, pipeline)
     if reader is not None and reader.topic_pattern is None:
         raise pipeline.error(("dead_letters", "topic"), "a source reads the topic of the dead letters", hint)
     if reader is not None and pipeline.has_dead_letters(reader):
         problem = f"topic_pattern fits the topic of the dead letters, '{pipeline.dead_letters.topic}'"
-        raise pipeline.error((*reader.place, "topic_pattern"), problem, hint)
+        raise pipeline.error((*reader.key_path, "topic_pattern"), problem, hint)
 
 
 def _reader_of(topic: str, pipeline: Pipeline) -> SourceSpec | None:

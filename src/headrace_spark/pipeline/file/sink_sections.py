@@ -45,7 +45,7 @@ def read_sink(section: Section) -> SinkSpec:
     if kind == "console":
         if not section.flag("console", default=False):
             raise section.error("console", "console is false", "leave the sink out if nothing shall be shown")
-        return ConsoleSink(_sink_name(section, "console"), mode, section.place)
+        return ConsoleSink(_sink_name(section, "console"), mode, section.key_path)
     if kind == "topic":
         return _topic_sink(section, mode)
     return _file_sink(section, kind, mode)
@@ -61,7 +61,7 @@ def _topic_sink(section: Section, mode: OutputMode) -> TopicSink:
         cast(SinkFormat, section.choice("format", get_args(SinkFormat), "json")),
         section.optional_text("headers"),
         mode,
-        section.place,
+        section.key_path,
     )
 
 
@@ -78,7 +78,7 @@ def _file_sink(section: Section, kind: str, mode: OutputMode) -> ParquetSink | D
         section.texts("partition_by"),
         target_bytes,
         mode,
-        section.place,
+        section.key_path,
     )
 
 

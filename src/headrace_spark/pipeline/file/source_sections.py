@@ -59,7 +59,7 @@ def read_source(section: Section) -> SourceSpec:
         is_committed_only=section.choice("isolation", ("read_committed", "read_uncommitted"), "read_committed")
         == "read_committed",
         options=section.settings("options"),
-        place=section.place,
+        key_path=section.key_path,
     )
 
 
@@ -168,7 +168,7 @@ def read_static_table(section: Section) -> StaticTable:
         section.file.resolve(section.required_text(kind, f"{name}.{kind}")),
         section.optional_text("schema"),
         section.settings("options"),
-        section.place,
+        section.key_path,
     )
 
 
@@ -187,5 +187,5 @@ def read_expectation(section: Section, number: int, sources: tuple[SourceSpec, .
         source or names[0],
         sql,
         cast(Otherwise, section.choice("otherwise", get_args(Otherwise), "dead-letter")),
-        section.place,
+        section.key_path,
     )

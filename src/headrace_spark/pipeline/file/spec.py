@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace_spark.pipeline.file.errors import PipelineError
-    from headrace_spark.pipeline.file.toml_lines import Place
+    from headrace_spark.pipeline.file.toml_lines import KeyPath
     from headrace_spark.pipeline.file.toml_section import TomlFile
 
 OutputMode = Literal["append", "update", "complete"]
@@ -72,7 +72,7 @@ class SourceSpec:
     """Records of open and aborted transactions are not seen."""
     options: Mapping[str, str]
     """Further options for Spark's reader; they win."""
-    place: Place
+    key_path: KeyPath
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class StaticTable:
     path: str
     schema: str | None
     options: Mapping[str, str]
-    place: Place
+    key_path: KeyPath
 
 
 @dataclass(frozen=True)
@@ -91,20 +91,20 @@ class Expectation:
     source: str
     sql: str
     otherwise: Otherwise
-    place: Place
+    key_path: KeyPath
 
 
 @dataclass(frozen=True)
 class SqlQuery:
     sql: str
-    place: Place
+    key_path: KeyPath
 
 
 @dataclass(frozen=True)
 class PythonQuery:
     module: str
     function: str
-    place: Place
+    key_path: KeyPath
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class TopicSink:
     headers: str | None
     """The column that holds the headers, a map of strings."""
     mode: OutputMode
-    place: Place
+    key_path: KeyPath
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class _FileSink:
     partition_by: tuple[str, ...]
     target_file_bytes: int
     mode: OutputMode
-    place: Place
+    key_path: KeyPath
 
 
 class ParquetSink(_FileSink):
@@ -143,7 +143,7 @@ class DeltaSink(_FileSink):
 class ConsoleSink:
     name: str
     mode: OutputMode
-    place: Place
+    key_path: KeyPath
 
 
 SinkSpec = TopicSink | ParquetSink | DeltaSink | ConsoleSink
@@ -220,6 +220,6 @@ class Pipeline:
         is_expected = any(expectation.otherwise == "dead-letter" for expectation in self.expectations_of(source))
         return is_undecodable_kept or source.tombstones == "dead-letter" or is_expected
 
-    def error(self, place: Place, problem: str, hint: str = "") -> PipelineError:
-        """A complaint about what stands at that place of the file."""
-        return self.file.error(place, problem, hint)
+    def error(self, key_path: KeyPath, problem: str, hint: str = "") -> PipelineError:
+        """An error about the key at this path of the file, with its line."""
+        return self.file.error(key_path, problem, hint)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-Place = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """The way to a value: ("source", 0, "topic") is the key `topic` of the first `[[source]]`."""
 
 _BLANK = re.compile(r"(?:\s|#[^\n]*)*")
@@ -26,7 +26,7 @@ _PIECE_OF_VALUE = re.compile(
 )
 
 
-class _Spot(NamedTuple):
+class _KeyLine(NamedTuple):
     line: int
     """Where the key stands, counted from 1."""
     text_line: int
@@ -34,39 +34,39 @@ class _Spot(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Places:
-    spots: dict[Place, _Spot]
+class KeyLines:
+    lines: dict[KeyPath, _KeyLine]
 
-    def line_of(self, place: Place) -> int | None:
+    def line_of(self, key_path: KeyPath) -> int | None:
         """The line of the key, or of the nearest table around it that has a line of its own."""
-        spot = self._nearest(place)
-        return spot.line if spot else None
+        found = self._nearest(key_path)
+        return found.line if found else None
 
-    def text_line_of(self, place: Place) -> int | None:
+    def text_line_of(self, key_path: KeyPath) -> int | None:
         """The line on which the first character of a string stands."""
-        spot = self._nearest(place)
-        return spot.text_line if spot else None
+        found = self._nearest(key_path)
+        return found.text_line if found else None
 
-    def _nearest(self, place: Place) -> _Spot | None:
-        for length in range(len(place), 0, -1):
-            if place[:length] in self.spots:
-                return self.spots[place[:length]]
+    def _nearest(self, key_path: KeyPath) -> _KeyLine | None:
+        for length in range(len(key_path), 0, -1):
+            if key_path[:length] in self.lines:
+                return self.lines[key_path[:length]]
         return None
 
 
-def find_places(text: str) -> Places:
-    return Places(_Scanner(text).scan())
+def find_key_lines(text: str) -> KeyLines:
+    return KeyLines(_Scanner(text).scan())
 
 
 class _Scanner:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._table: Place = ()
-        self._counts: dict[Place, int] = {}  # how many tables an array of tables has so far
-        self._spots: dict[Place, _Spot] = {}
+        self._table: KeyPath = ()
+        self._counts: dict[KeyPath, int] = {}  # how many tables an array of tables has so far
+        self._lines: dict[KeyPath, _KeyLine] = {}
 
-    def scan(self) -> dict[Place, _Spot]:
+    def scan(self) -> dict[KeyPath, _KeyLine]:
         while self._skip(_BLANK):
             if self._text.startswith("[[", self._at):
                 self._open_table(is_array=True)
@@ -74,7 +74,7 @@ class _Scanner:
                 self._open_table(is_array=False)
             else:
                 self._pass_entry()
-        return self._spots
+        return self._lines
 
     def _skip(self, pattern: re.Pattern[str]) -> bool:
         """Go past it; whether there is more."""
@@ -86,24 +86,24 @@ class _Scanner:
     def _open_table(self, *, is_array: bool) -> None:
         line = self._line()
         self._at += 2 if is_array else 1
-        place = self._inside_arrays(self._key())
+        key_path = self._inside_arrays(self._key())
         self._at += 2 if is_array else 1
         if is_array:
-            index = self._counts.get(place, 0)
-            self._counts[place] = index + 1
-            self._spots.setdefault(place, _Spot(line, line))
-            place = (*place, index)
-        self._table = place
-        self._spots[place] = _Spot(line, line)
+            index = self._counts.get(key_path, 0)
+            self._counts[key_path] = index + 1
+            self._lines.setdefault(key_path, _KeyLine(line, line))
+            key_path = (*key_path, index)
+        self._table = key_path
+        self._lines[key_path] = _KeyLine(line, line)
 
-    def _inside_arrays(self, names: list[str]) -> Place:
+    def _inside_arrays(self, names: list[str]) -> KeyPath:
         """`[source.options]` belongs to the last `[[source]]` before it."""
-        place: Place = ()
+        key_path: KeyPath = ()
         for depth, name in enumerate(names):
-            place = (*place, name)
-            if place in self._counts and depth < len(names) - 1:
-                place = (*place, self._counts[place] - 1)
-        return place
+            key_path = (*key_path, name)
+            if key_path in self._counts and depth < len(names) - 1:
+                key_path = (*key_path, self._counts[key_path] - 1)
+        return key_path
 
     def _pass_entry(self) -> None:
         line = self._line()
@@ -113,7 +113,7 @@ class _Scanner:
             self._at += 1
         text_line = self._line() + self._text.startswith(('"""\n', '"""\r\n', "'''\n", "'''\r\n"), self._at)
         for length in range(1, len(names) + 1):
-            self._spots.setdefault((*self._table, *names[:length]), _Spot(line, text_line))
+            self._lines.setdefault((*self._table, *names[:length]), _KeyLine(line, text_line))
         self._pass_value()
 
     def _pass_value(self) -> None:

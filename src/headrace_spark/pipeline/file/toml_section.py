@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.model.names import topic_name_problem
 from headrace_spark.pipeline.file.errors import PipelineError, choices_hint
-from headrace_spark.pipeline.file.toml_lines import Place, Places, find_places
+from headrace_spark.pipeline.file.toml_lines import KeyLines, KeyPath, find_key_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -33,10 +33,10 @@ _KINDS: dict[type, str] = {
 @dataclass(frozen=True)
 class TomlFile:
     path: Path
-    places: Places
+    key_lines: KeyLines
 
-    def error(self, place: Place, problem: str, hint: str = "") -> PipelineError:
-        return PipelineError(self.path, self.places.line_of(place), problem, hint)
+    def error(self, key_path: KeyPath, problem: str, hint: str = "") -> PipelineError:
+        return PipelineError(self.path, self.key_lines.line_of(key_path), problem, hint)
 
     def resolve(self, text: str) -> str:
         """Paths in the file are relative to the file. An address such as s3a://… stays as it is."""
@@ -58,7 +58,7 @@ def read_toml(path: Path) -> tuple[TomlFile, dict[str, object]]:
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(path, text, error) from error
     # Line breaks are one character for tomllib, too.
-    return TomlFile(path, find_places(text.replace("\r\n", "\n"))), values
+    return TomlFile(path, find_key_lines(text.replace("\r\n", "\n"))), values
 
 
 def _syntax_error(path: Path, text: str, error: tomllib.TOMLDecodeError) -> PipelineError:
@@ -91,35 +91,35 @@ def _syntax_hint(line: str, what: str) -> str:
 
 
 class Section:
-    def __init__(self, file: TomlFile, place: Place, values: object, known: Collection[str]) -> None:
+    def __init__(self, file: TomlFile, key_path: KeyPath, values: object, known: Collection[str]) -> None:
         self.file = file
-        self.place = place
+        self.key_path = key_path
         self._known = frozenset(known)
         if not isinstance(values, dict):
             raise file.error(
-                place, f"{place[-1]} must be a table, not {_shown(values)}", f"write [{place[-1]}] above it"
+                key_path, f"{key_path[-1]} must be a table, not {_shown(values)}", f"write [{key_path[-1]}] above it"
             )
         self._values: Mapping[str, object] = values
         for name in values:
             if name not in self._known:
                 problem = f"{self.title} has no key '{name}'"
-                raise file.error((*place, name), problem, choices_hint(name, self._known))
+                raise file.error((*key_path, name), problem, choices_hint(name, self._known))
 
     @property
     def title(self) -> str:
         """As it stands in the file."""
-        names = [part for part in self.place if isinstance(part, str)]
+        names = [part for part in self.key_path if isinstance(part, str)]
         if not names:
             return "the pipeline"
-        return f"[[{'.'.join(names)}]]" if isinstance(self.place[-1], int) else f"[{'.'.join(names)}]"
+        return f"[[{'.'.join(names)}]]" if isinstance(self.key_path[-1], int) else f"[{'.'.join(names)}]"
 
     def __contains__(self, name: str) -> bool:
         assert name in self._known, f"{name} is missing among the keys of {self.title}"
         return name in self._values
 
     def error(self, name: str | None, problem: str, hint: str = "") -> PipelineError:
-        place = self.place if name is None else (*self.place, name)
-        return self.file.error(place, f"{self.title} {problem}", hint)
+        key_path = self.key_path if name is None else (*self.key_path, name)
+        return self.file.error(key_path, f"{self.title} {problem}", hint)
 
     # ---- one value
 
@@ -217,16 +217,18 @@ class Section:
         """Empty if the file does not have it."""
         value = self._values.get(name, {}) if name in self else {}
         if isinstance(value, list):
-            raise self.file.error((*self.place, name), f"[[{name}]] can be there only once", f"write [{name}]")
-        return Section(self.file, (*self.place, name), value, known)
+            raise self.file.error((*self.key_path, name), f"[[{name}]] can be there only once", f"write [{name}]")
+        return Section(self.file, (*self.key_path, name), value, known)
 
     def tables(self, name: str, known: Collection[str]) -> list[Section]:
         values = self._values.get(name, []) if name in self else []
         if isinstance(values, dict):
-            raise self.file.error((*self.place, name), f"[{name}] can be there several times", f"write [[{name}]]")
+            raise self.file.error((*self.key_path, name), f"[{name}] can be there several times", f"write [[{name}]]")
         if not isinstance(values, list):
-            raise self.file.error((*self.place, name), f"{name} must be a list of tables", f"write [[{name}]] above it")
-        return [Section(self.file, (*self.place, name, at), value, known) for at, value in enumerate(values)]
+            raise self.file.error(
+                (*self.key_path, name), f"{name} must be a list of tables", f"write [[{name}]] above it"
+            )
+        return [Section(self.file, (*self.key_path, name, at), value, known) for at, value in enumerate(values)]
 
     def settings(self, name: str) -> dict[str, str]:
         """A table whose keys are the user's own. Dots without quotes make tables in tables: here it is all the same."""
@@ -246,7 +248,7 @@ class Section:
             elif isinstance(value, (str, int, float)):
                 yield setting, self._with_variables(setting, str(value))
             else:
-                raise self.file.error((*self.place, *way, key), f"{setting} must be a string, not {_shown(value)}")
+                raise self.file.error((*self.key_path, *way, key), f"{setting} must be a string, not {_shown(value)}")
 
 
 def _shown(value: object) -> str:

@@ -71,10 +71,12 @@ def _topic_problems(pipeline: Pipeline) -> list[PipelineError]:
             if topic not in there:
                 problem = f"the topic '{topic}' does not exist"
                 hint = f"create it: headrace topics create --name {topic}"
-                problems.append(pipeline.error((*source.place, "topic"), problem, hint))
+                problems.append(pipeline.error((*source.key_path, "topic"), problem, hint))
         if source.topic_pattern is not None and not any(re.fullmatch(source.topic_pattern, name) for name in there):
             problem = f"no topic has a name like '{source.topic_pattern}'"
-            problems.append(pipeline.error((*source.place, "topic_pattern"), problem, "headrace topics list shows all"))
+            problems.append(
+                pipeline.error((*source.key_path, "topic_pattern"), problem, "headrace topics list shows all")
+            )
     return problems
 
 
@@ -97,8 +99,8 @@ def _result_problems(spark: SparkSession, pipeline: Pipeline) -> list[PipelineEr
     except PipelineError as problem:
         return [problem]
     if not result.isStreaming:
-        place = pipeline.query.place if pipeline.query else ()
-        return [pipeline.error(place, "the result is not a stream", "the query must read one of the sources")]
+        key_path = pipeline.query.key_path if pipeline.query else ()
+        return [pipeline.error(key_path, "the result is not a stream", "the query must read one of the sources")]
     return _complaints([partial(_check_sink, spark, pipeline, sink, result) for sink in pipeline.sinks])
 
 
@@ -132,18 +134,20 @@ def _check_record(pipeline: Pipeline, sink: TopicSink, result: DataFrame) -> Non
     has_one_text = sink.format == "text" and len(columns) == 1
     if sink.format in {"text", "raw"} and not has_one_text and RAW_VALUE not in columns:
         problem = f"the result has no column '{RAW_VALUE}', which {sink.format} writes"
-        raise pipeline.error((*sink.place, "format"), problem, f"it has {', '.join(result.columns)}")
+        raise pipeline.error((*sink.key_path, "format"), problem, f"it has {', '.join(result.columns)}")
     try:
         with quiet():
             records_of(result, sink)
     except AnalysisException as error:
-        raise pipeline.error(sink.place, f"the result cannot be written as {sink.format}: {said_by(error)}") from error
+        raise pipeline.error(
+            sink.key_path, f"the result cannot be written as {sink.format}: {said_by(error)}"
+        ) from error
 
 
 def _check_column(pipeline: Pipeline, sink: SinkSpec, key: str, column: str, columns: Collection[str]) -> None:
     if column not in columns:
         problem = f"the result has no column '{column}' for {key}"
-        raise pipeline.error((*sink.place, key), problem, choices_hint(column, columns))
+        raise pipeline.error((*sink.key_path, key), problem, choices_hint(column, columns))
 
 
 def _check_mode(spark: SparkSession, pipeline: Pipeline, sink: SinkSpec, result: DataFrame) -> None:
@@ -156,7 +160,7 @@ def _check_mode(spark: SparkSession, pipeline: Pipeline, sink: SinkSpec, result:
             checker.checkForStreaming(plan, _output_mode(jvm, sink.mode))
     except AnalysisException as error:
         problem = f"mode {sink.mode} does not go with the query: {said_by(error, in_full=True)}"
-        raise pipeline.error((*sink.place, "mode"), problem, _mode_hint(sink.mode, str(error))) from error
+        raise pipeline.error((*sink.key_path, "mode"), problem, _mode_hint(sink.mode, str(error))) from error
 
 
 def _output_mode(jvm: Any, mode: OutputMode) -> Any:

@@ -183,7 +183,7 @@ def _plans(spark: SparkSession, pipeline: Pipeline, show_rows: ShowRows) -> list
             with quiet():
                 rows = rows_for(sink, result)
         except AnalysisException as error:
-            raise pipeline.error(sink.place, f"the result does not fit the sink: {said_by(error)}") from error
+            raise pipeline.error(sink.key_path, f"the result does not fit the sink: {said_by(error)}") from error
         plans.append(_Plan(sink.name, rows, sink.mode, writer_for(sink, pipeline, show_rows)))
     if tables.rejected is not None:
         plans.append(_Plan(DEAD_LETTERS_QUERY, tables.rejected, "append", dead_letter_writer(pipeline)))

@@ -32,21 +32,21 @@ _imported_from_beside: set[str] = set()
 def load_function(spark: SparkSession, pipeline: Pipeline, query: PythonQuery) -> Callable[..., Any]:
     """Raises PipelineError."""
     directory = pipeline.path.resolve().parent
-    place = (*query.place, "python")
+    key_path = (*query.key_path, "python")
     try:
         module = _import_module(directory, query.module)
     except ImportError as error:
         looked_for = f"{query.module.replace('.', '/')}.py"
         hint = f"{looked_for} is looked for beside {pipeline.path.name}, then among what is installed"
-        raise pipeline.error(place, f"the module {query.module} cannot be imported: {error}", hint) from error
+        raise pipeline.error(key_path, f"the module {query.module} cannot be imported: {error}", hint) from error
     except Exception as error:
         problem = f"the module {query.module} fails when it is imported: {type(error).__name__}: {error}"
-        raise pipeline.error(place, problem) from error
+        raise pipeline.error(key_path, problem) from error
     function = getattr(module, query.function, None)
     if not callable(function):
         names = [name for name in vars(module) if callable(getattr(module, name)) and not name.startswith("_")]
         raise pipeline.error(
-            place, f"{query.module} has no function '{query.function}'", choices_hint(query.function, names)
+            key_path, f"{query.module} has no function '{query.function}'", choices_hint(query.function, names)
         )
     if _top(query.module) not in python_beside(directory):
         return cast("Callable[..., Any]", function)
@@ -54,7 +54,7 @@ def load_function(spark: SparkSession, pipeline: Pipeline, query: PythonQuery) -
         _ship(spark, directory, module)
     except SourceTooLarge as error:
         raise pipeline.error(
-            place, str(error), "keep the pipeline and its Python in a directory of their own"
+            key_path, str(error), "keep the pipeline and its Python in a directory of their own"
         ) from error
     return _finding(directory, function)
 

@@ -63,8 +63,8 @@ def _sql_error(
         hint = "; ".join(f"{name} has {', '.join(table.columns)}" for name, table in tables.items())
     elif condition == "TABLE_OR_VIEW_NOT_FOUND":
         hint = f"there are the tables {', '.join(tables)}"
-    place = (*query.place, "sql")
-    line = pipeline.file.places.text_line_of(place)
+    key_path = (*query.key_path, "sql")
+    line = pipeline.file.key_lines.text_line_of(key_path)
     position = position_in_sql(error)
     if line is not None and position is not None:
         line += position.line - 1
@@ -83,15 +83,15 @@ def _result_of_python(
             result = function(spark, dict(tables))
     except (AnalysisException, ParseException) as error:
         problem = f"{query.module}:{query.function} does not fit the tables: {said_by(error)}"
-        raise pipeline.error((*query.place, "python"), problem) from error
+        raise pipeline.error((*query.key_path, "python"), problem) from error
     except Py4JError:
         raise  # of the JVM, not of the function
     except Exception as error:
         problem = f"{query.module}:{query.function} fails: {type(error).__name__}: {error}"
-        raise pipeline.error((*query.place, "python"), problem) from error
+        raise pipeline.error((*query.key_path, "python"), problem) from error
     if not isinstance(result, DataFrame):
         problem = f"{query.module}:{query.function} returned {type(result).__name__}, not a DataFrame"
         raise pipeline.error(
-            (*query.place, "python"), problem, "it is called with (spark, tables) and returns the result"
+            (*query.key_path, "python"), problem, "it is called with (spark, tables) and returns the result"
         )
     return result

@@ -74,7 +74,9 @@ def _read(
             reader = spark.readStream if is_streaming else spark.read
             return reader.format("headrace").options(**options).load()
     except AnalysisException as error:
-        raise pipeline.error((*source.place, "options"), f"the source refuses its options: {said_by(error)}") from error
+        raise pipeline.error(
+            (*source.key_path, "options"), f"the source refuses its options: {said_by(error)}"
+        ) from error
 
 
 def source_options(source: SourceSpec, *, is_streaming: bool) -> dict[str, str]:

@@ -30,7 +30,7 @@ def read_static_table(spark: SparkSession, pipeline: Pipeline, table: StaticTabl
             return reader.load(table.path)
     except AnalysisException as error:
         hint = "relative paths start at the pipeline's file"
-        raise pipeline.error((*table.place, table.format), f"it cannot be read: {said_by(error)}", hint) from error
+        raise pipeline.error((*table.key_path, table.format), f"it cannot be read: {said_by(error)}", hint) from error
 
 
 def _read_delta(spark: SparkSession, pipeline: Pipeline, table: StaticTable) -> DataFrame:
@@ -38,15 +38,15 @@ def _read_delta(spark: SparkSession, pipeline: Pipeline, table: StaticTable) -> 
     from deltalake import DeltaTable  # noqa: PLC0415 - most pipelines do without
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
-    place = (*table.place, "delta")
+    key_path = (*table.key_path, "delta")
     try:
         delta = DeltaTable(table.path, storage_options=dict(table.options) or None)
     except (DeltaError, OSError) as error:
         hint = "relative paths start at the pipeline's file"
-        raise pipeline.error(place, f"it cannot be read as a Delta table: {error}", hint) from error
+        raise pipeline.error(key_path, f"it cannot be read as a Delta table: {error}", hint) from error
     if "deletionVectors" in (delta.protocol().reader_features or ()):
         hint = "run OPTIMIZE or REORG TABLE … APPLY (PURGE) on it, or read a Parquet copy"
-        raise pipeline.error(place, "the Delta table uses deletion vectors, which cannot be read here", hint)
+        raise pipeline.error(key_path, "the Delta table uses deletion vectors, which cannot be read here", hint)
     import pyarrow as pa  # noqa: PLC0415
 
     columns = from_arrow_schema(pa.schema(delta.schema().to_arrow()))

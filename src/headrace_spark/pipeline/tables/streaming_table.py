@@ -61,19 +61,19 @@ class Sieve:
 
     def _check_expectations(self, table: DataFrame) -> None:
         for expectation in self._expectations:
-            place = (*expectation.place, "sql")
+            key_path = (*expectation.key_path, "sql")
             try:
                 with quiet():
                     (field,) = table.select(F.expr(expectation.sql)).schema
             except (AnalysisException, ParseException) as error:
                 problem = f"the expectation '{expectation.name}' does not fit {self._source.name}: {said_by(error)}"
                 hint = f"it has the columns {', '.join(self._decoder.columns.names)}"
-                raise self._pipeline.error(place, problem, hint) from error
+                raise self._pipeline.error(key_path, problem, hint) from error
             if not isinstance(field.dataType, BooleanType):
                 problem = (
                     f"the expectation '{expectation.name}' gives {field.dataType.simpleString()}, not true or false"
                 )
-                raise self._pipeline.error(place, problem, "write a condition, as in amount > 0")
+                raise self._pipeline.error(key_path, problem, "write a condition, as in amount > 0")
 
     def _with_watermark(self, table: DataFrame) -> DataFrame:
         watermark = self._source.watermark
@@ -81,9 +81,9 @@ class Sieve:
             return table
         kind = table.schema[self._known_column(watermark.column, "watermark")].dataType
         if not isinstance(kind, (TimestampType, TimestampNTZType)):
-            place = (*self._source.place, "watermark")
+            key_path = (*self._source.key_path, "watermark")
             problem = f"the watermark's column '{watermark.column}' is {kind.simpleString().upper()}"
-            raise self._pipeline.error(place, problem, "a watermark needs a TIMESTAMP")
+            raise self._pipeline.error(key_path, problem, "a watermark needs a TIMESTAMP")
         # In a unit that Spark knows: it has not all those that people write, nor fractions of them.
         delay = f"{round(parse_duration_s(watermark.delay) * 1000)} milliseconds"
         return table.withWatermark(watermark.column, delay) if table.isStreaming else table
@@ -102,7 +102,7 @@ class Sieve:
             hint = f'ask for it: metadata = ["{name}"]'
         else:
             hint = choices_hint(name, self._columns)
-        raise self._pipeline.error((*self._source.place, key), f"{self._source.name} has no column '{name}'", hint)
+        raise self._pipeline.error((*self._source.key_path, key), f"{self._source.name} has no column '{name}'", hint)
 
 
 def _quoted(column: str) -> str:

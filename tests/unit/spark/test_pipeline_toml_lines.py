@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from headrace_spark.pipeline.file.toml_lines import find_places
+from headrace_spark.pipeline.file.toml_lines import find_key_lines
 
 TEXT = '''\
 # a comment with [brackets] and key = "value"
@@ -44,7 +44,7 @@ last = true'''
 
 
 @pytest.mark.parametrize(
-    ("place", "line"),
+    ("key_path", "line"),
     [
         (("name",), 2),
         (("cluster",), 4),
@@ -67,8 +67,8 @@ last = true'''
         (("spark", "conf", "last"), 32),
     ],
 )
-def test_a_key_is_found_on_its_line(place: tuple[str | int, ...], line: int) -> None:
-    assert find_places(TEXT).line_of(place) == line
+def test_a_key_is_found_on_its_line(key_path: tuple[str | int, ...], line: int) -> None:
+    assert find_key_lines(TEXT).line_of(key_path) == line
 
 
 def test_the_text_is_toml() -> None:
@@ -76,18 +76,18 @@ def test_the_text_is_toml() -> None:
 
 
 def test_what_is_not_there_is_placed_at_what_is_around_it() -> None:
-    places = find_places(TEXT)
-    assert places.line_of(("source", 1, "missing")) == 16
-    assert places.line_of(("source", 1, "after", "dotted", "inner")) == 22
-    assert places.line_of(("nowhere",)) is None
+    key_lines = find_key_lines(TEXT)
+    assert key_lines.line_of(("source", 1, "missing")) == 16
+    assert key_lines.line_of(("source", 1, "after", "dotted", "inner")) == 22
+    assert key_lines.line_of(("nowhere",)) is None
 
 
 @pytest.mark.parametrize(
-    ("place", "line"),
+    ("key_path", "line"),
     [(("name",), 2), (("source", 0, "schema"), 11), (("query", "sql"), 26), (("query", "python"), 28)],
 )
-def test_text_begins_below_a_key_whose_string_opens_with_a_line_break(place: tuple[str, ...], line: int) -> None:
-    assert find_places(TEXT).text_line_of(place) == line
+def test_text_begins_below_a_key_whose_string_opens_with_a_line_break(key_path: tuple[str, ...], line: int) -> None:
+    assert find_key_lines(TEXT).text_line_of(key_path) == line
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_text_begins_below_a_key_whose_string_opens_with_a_line_break(place: tup
     [("", None), ("\n\n", None), ("# only a comment", None), ("a = 1", 1), ("[a]", 1), ("a = [\n]\n\n", 1)],
 )
 def test_small_files_are_scanned_to_their_end(text: str, line: int | None) -> None:
-    assert find_places(text).line_of(("a",)) == line
+    assert find_key_lines(text).line_of(("a",)) == line
