@@ -20,7 +20,8 @@ from headrace_spark.pipeline.file.loader import load
 from headrace_spark.pipeline.file.spec import EverySeconds
 from headrace_spark.pipeline.run.failures import PipelineFailure
 from headrace_spark.pipeline.run.runner import Runner
-from headrace_spark.pipeline.status.run_state import State, read_board
+from headrace_spark.pipeline.status.run_status import RunState
+from headrace_spark.pipeline.status.status_topic import read_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.testing import Broker
     from headrace_spark.pipeline.file.spec import Pipeline
     from headrace_spark.pipeline.run.query_progress import Progress
-    from headrace_spark.pipeline.status.run_state import RunState
+    from headrace_spark.pipeline.status.run_status import RunStatus
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -45,10 +46,10 @@ class Watcher:
     def __init__(self) -> None:
         self.batches: list[Progress] = []
         self.failures: list[str] = []
-        self.states: list[State] = []
+        self.states: list[RunState] = []
         self.first_batch = threading.Event()
 
-    def tell(self, run: RunState) -> None:
+    def tell(self, run: RunStatus) -> None:
         if not self.states or self.states[-1] != run.state:
             self.states.append(run.state)
 
@@ -137,15 +138,15 @@ def test_the_next_run_goes_on_where_the_last_one_ended(
         send(client, pipeline, numbers)
         watcher = Watcher()
         end = Runner(pipeline, watcher).run(spark)
-        assert watcher.states == [State.STARTING, State.RUNNING, State.FINISHED]
+        assert watcher.states == [RunState.STARTING, RunState.RUNNING, RunState.FINISHED]
         assert {query.sink: query.rows for query in end.queries} == {"topic": len(numbers), "files": len(numbers)}
         assert {query.lag for query in end.queries} == {0}
     assert numbers_out(client, pipeline) == list(range(25))
     assert numbers_in_files(spark, tmp_path) == list(range(25))
     (lag,) = client.run(GroupAdmin(client.cluster).lag("pipeline.goes-on"))
     assert lag.lag == 0
-    told = client.run(read_board(client.cluster)).runs["goes-on"]
-    assert (told.state, told.error) == (State.FINISHED, None)
+    told = client.run(read_status(client.cluster)).runs["goes-on"]
+    assert (told.state, told.error) == (RunState.FINISHED, None)
 
 
 FRAGILE = """
@@ -194,8 +195,8 @@ def test_a_failure_that_passes_is_ridden_out_and_one_that_stays_is_told(
     with pytest.raises(PipelineFailure, match=f"^{re.escape(FAILED)}$"):
         Runner(pipeline, hopeless).run(spark)
     assert set(hopeless.failures) == {FAILED}
-    told = client.run(read_board(client.cluster)).runs["fragile"]
-    assert (told.state, told.error) == (State.FAILED, FAILED)
+    told = client.run(read_status(client.cluster)).runs["fragile"]
+    assert (told.state, told.error) == (RunState.FAILED, FAILED)
     assert 2 in {query.restarts for query in told.queries}, "the one that fails first, in some attempts with the other"
     assert not spark.streams.active
 
@@ -214,14 +215,14 @@ def test_a_stop_waits_for_the_batch_and_the_next_run_goes_on(
     send(client, pipeline, range(10))
     watcher = Watcher()
     runner = Runner(endless, watcher)
-    ends: list[RunState] = []
+    ends: list[RunStatus] = []
     thread = threading.Thread(target=lambda: ends.append(runner.run(spark)))
     thread.start()
     assert watcher.first_batch.wait(PATIENCE_S)
     runner.switch.ask("a test")
     thread.join(PATIENCE_S)
-    assert [end.state for end in ends] == [State.STOPPED]
-    assert watcher.states == [State.STARTING, State.RUNNING, State.STOPPING, State.STOPPED]
+    assert [end.state for end in ends] == [RunState.STOPPED]
+    assert watcher.states == [RunState.STARTING, RunState.RUNNING, RunState.STOPPING, RunState.STOPPED]
     send(client, pipeline, range(10, 20))
     Runner(pipeline, Watcher()).run(spark)
     assert numbers_out(client, pipeline) == list(range(20))

@@ -165,5 +165,5 @@ def test_looking_at_pipelines_does_not_import_spark(broker: Broker) -> None:
             command, capture_output=True, text=True, env=environment(broker.bootstrap_servers), check=False
         ).stderr
         loaded = {line.rpartition("|")[2].strip() for line in trace.splitlines() if line.startswith("import time:")}
-        assert "headrace_spark.pipeline.status.run_state" in loaded
+        assert "headrace_spark.pipeline.status.run_status" in loaded
         assert not loaded & {"pyspark", "pyarrow", "numpy", "rich"}

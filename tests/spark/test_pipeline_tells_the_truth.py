@@ -17,8 +17,8 @@ from headrace_spark.pipeline.file.loader import load
 from headrace_spark.pipeline.run.checkpoints import known_queries
 from headrace_spark.pipeline.run.failures import PipelineFailure
 from headrace_spark.pipeline.run.runner import Runner
-from headrace_spark.pipeline.status.query_state import QueryState
-from headrace_spark.pipeline.status.run_state import State, new_run, now_utc
+from headrace_spark.pipeline.status.query_status import QueryStatus
+from headrace_spark.pipeline.status.run_status import RunState, new_run, now_utc
 from tests.clients.commands import call_here
 from tests.spark.source_topics import produce
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.testing import Broker
     from headrace_spark.pipeline.file.spec import Pipeline
     from headrace_spark.pipeline.run.query_progress import Progress
-    from headrace_spark.pipeline.status.run_state import RunState
+    from headrace_spark.pipeline.status.run_status import RunStatus
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -41,11 +41,11 @@ class Witness:
     """An observer that remembers what it was told."""
 
     def __init__(self) -> None:
-        self.told: list[RunState] = []
+        self.told: list[RunStatus] = []
         self.batches: list[Progress] = []
         self.failures: list[PipelineFailure] = []
 
-    def tell(self, run: RunState) -> None:
+    def tell(self, run: RunStatus) -> None:
         self.told.append(run)
 
     def batch(self, progress: Progress) -> None:
@@ -57,7 +57,7 @@ class Witness:
         self.failures.append(failure)
 
 
-def status_when(broker: Broker, name: str, state: State) -> tuple[int, dict[str, Any], str]:
+def status_when(broker: Broker, name: str, state: RunState) -> tuple[int, dict[str, Any], str]:
     """Exit code and answers of `pipeline status`, once it tells of that state."""
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
@@ -105,7 +105,7 @@ def test_a_crash_loop_is_degraded_and_then_failed_whatever_the_other_queries_get
         def restarting(self, failure: PipelineFailure, pause_s: float) -> None:
             produce(broker, "three-ways-in", ["more for the query that is well"])
             if not seen:
-                seen.append(status_when(broker, "three-ways", State.DEGRADED))
+                seen.append(status_when(broker, "three-ways", RunState.DEGRADED))
             super().restarting(failure, pause_s)
 
     inquirer = Inquirer()
@@ -124,9 +124,9 @@ def test_a_crash_loop_is_degraded_and_then_failed_whatever_the_other_queries_get
         assert (query["restarts"], query["lag"], query["error_batch"]) == (1, None, 0)
         assert f"{query['sink']} failed at {query['error_at']} in batch 0: {query['error']}" in text
     since = inquirer.told.index(next(run for run in inquirer.told if run.restarts))
-    assert {run.state for run in inquirer.told[since:]} == {State.DEGRADED, State.FAILED}
+    assert {run.state for run in inquirer.told[since:]} == {RunState.DEGRADED, RunState.FAILED}
     assert not any(run.is_well(now_utc()) for run in inquirer.told[since:])
-    code, told, text = status_when(broker, "three-ways", State.FAILED)
+    code, told, text = status_when(broker, "three-ways", RunState.FAILED)
     assert (code, told["error_in"]) == (3, gave_up.value.query)
     assert str(gave_up.value) in text
 
@@ -160,7 +160,7 @@ def test_rows_that_come_too_late_are_counted_over_runs(spark: SparkSession, brok
     def run(*visits: tuple[str, str]) -> int:
         produce(broker, "late-in", [json.dumps({"page": page, "at": f"2026-01-01T{at}Z"}) for page, at in visits])
         Runner(load(tmp_path / "late.toml", bootstrap_servers=broker.bootstrap_servers), Witness()).run(spark)
-        code, told, text = status_when(broker, "late", State.FINISHED)
+        code, told, text = status_when(broker, "late", RunState.FINISHED)
         (query,) = told["queries"]
         assert (code, "LATE ROWS" in text) == (0, True)
         return int(query["late_rows"])
@@ -209,14 +209,14 @@ def test_a_topic_that_was_made_anew_stops_the_pipeline_or_is_read_from_its_begin
     produce(broker, "anew-in", ["new 1", "new 2", "new 3"])
     with pytest.raises(PipelineFailure, match="'anew-in' was deleted and made anew"):
         run()
-    code, told, text = status_when(broker, "anew", State.FAILED)
+    code, told, text = status_when(broker, "anew", RunState.FAILED)
     assert (code, told["error_in"], words()) == (3, "files", ["old 1", "old 2"])
     assert f"Error:    {told['error_at']} in files: {told['error']}" in text
     assert "fail_on_data_loss = false" in text
     file.write_text(ANEW.replace("fail_on_data_loss = true", "fail_on_data_loss = false"))
     run()
     assert words() == ["new 1", "new 2", "new 3", "old 1", "old 2"]
-    code, told, text = status_when(broker, "anew", State.FINISHED)
+    code, told, text = status_when(broker, "anew", RunState.FINISHED)
     assert (code, told["queries"][0]["is_failing"]) == (0, False)
     assert "files: topic 'anew-in' was deleted and made anew, and is read from its beginning" in text
 
@@ -242,7 +242,7 @@ def test_a_known_pipeline_without_its_checkpoint_asks_before_it_repeats_everythi
         with pytest.raises(PipelineFailure, match="has run before, but there is no checkpoint of files in") as refused:
             run(elsewhere)
         assert f"(the last run had {pipeline.run.checkpoint})" in str(refused.value)
-    code, _, text = status_when(broker, "lost", State.FAILED)
+    code, _, text = status_when(broker, "lost", RunState.FAILED)
     assert (code, "--from-start" in text) == (3, True)
     assert run() == 0, "where its checkpoint is, it goes on"
     assert run(elsewhere, from_start=True) == 2
@@ -256,7 +256,7 @@ def test_the_consumer_group_speaks_for_a_pipeline_whose_record_is_gone(tmp_path:
     fresh = new_run("three-ways", "r", "local", now)
     assert known_queries(pipeline, fresh, has_group=False) == set()
     assert known_queries(pipeline, fresh, has_group=True) == {"good", "blocked-1", "blocked-2"}
-    once = replace(fresh, queries=(QueryState("good", 0), QueryState("blocked-1"), QueryState("removed", 3)))
+    once = replace(fresh, queries=(QueryStatus("good", 0), QueryStatus("blocked-1"), QueryStatus("removed", 3)))
     assert known_queries(pipeline, once, has_group=True) == {"good"}
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from headrace_spark.pipeline.file.spec import Pipeline, SinkSpec, SourceSpec
     from headrace_spark.pipeline.run.failures import PipelineFailure
     from headrace_spark.pipeline.run.query_progress import Progress
-    from headrace_spark.pipeline.status.run_state import RunState
+    from headrace_spark.pipeline.status.run_status import RunStatus
 
 DEAD_LETTER_PREFIX: Final = "headrace-dlq-"
 # A test has few rows: many tasks for them would only cost time.
@@ -278,7 +278,7 @@ class _Collector:
     def __init__(self) -> None:
         self.shown: dict[str, list[Any]] = {}
 
-    def tell(self, run: RunState) -> None: ...
+    def tell(self, run: RunStatus) -> None: ...
 
     def batch(self, progress: Progress) -> None: ...
 

@@ -15,8 +15,8 @@ from headrace_spark.pipeline.file.loader import load
 from headrace_spark.pipeline.run.display import JsonLines, LiveTable
 from headrace_spark.pipeline.run.failures import PipelineFailure
 from headrace_spark.pipeline.run.query_progress import Progress, lag_of, progress_of, topics_made_anew
-from headrace_spark.pipeline.status.query_state import QueryState
-from headrace_spark.pipeline.status.run_state import State, new_run
+from headrace_spark.pipeline.status.query_status import QueryStatus
+from headrace_spark.pipeline.status.run_status import RunState, new_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from headrace_spark.pipeline.file.spec import Pipeline
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-QUERY = QueryState("topic-totals", 3, 12_000, 5321.4, 250, 17, 42, 4_200_000)
-RUN = replace(new_run("orders", "r1", "local[*]", NOON), state=State.RUNNING, queries=(QUERY,))
+QUERY = QueryStatus("topic-totals", 3, 12_000, 5321.4, 250, 17, 42, 4_200_000)
+RUN = replace(new_run("orders", "r1", "local[*]", NOON), state=RunState.RUNNING, queries=(QUERY,))
 
 
 @pytest.fixture
@@ -69,14 +69,14 @@ def test_a_run_that_is_silent_is_not_shown_as_running() -> None:
     assert "State:     running, no sign of life for 3 min" in status_text(RUN, later)
     assert run_row(RUN, later)[1] == "running, no sign of life for 3 min"
     assert run_row(RUN, NOON)[1] == "running"
-    ended = replace(RUN, state=State.FAILED, error="the disk is full")
+    ended = replace(RUN, state=RunState.FAILED, error="the disk is full")
     assert "Error:" in status_text(ended, later)
     assert "no sign of life" not in status_text(ended, later)
 
 
 def test_a_query_that_fails_is_told_with_its_error_and_what_is_not_known_is_not_a_number() -> None:
-    failing = QueryState("files", 6, lag=0).failed("the disk is full", NOON, 7)
-    run = replace(RUN, state=State.DEGRADED, queries=(QUERY, failing), restarts=2)
+    failing = QueryStatus("files", 6, lag=0).failed("the disk is full", NOON, 7)
+    run = replace(RUN, state=RunState.DEGRADED, queries=(QUERY, failing), restarts=2)
     run = replace(run, error="the disk is full", error_at=NOON, error_in="files")
     text = status_text(run, NOON)
     assert "State:      degraded" in text
@@ -84,7 +84,7 @@ def test_a_query_that_fails_is_told_with_its_error_and_what_is_not_known_is_not_
     assert "files failed at 2026-01-01T12:00:00.000Z in batch 7: the disk is full" in text
     assert run_row(run, NOON)[4] == "unknown", "the lag of the query that is well is not the pipeline's"
     assert not run.is_well(NOON)
-    recovered = replace(run, state=State.RUNNING, queries=(QUERY, replace(failing, is_failing=False, lag=4)))
+    recovered = replace(run, state=RunState.RUNNING, queries=(QUERY, replace(failing, is_failing=False, lag=4)))
     assert recovered.is_well(NOON)
     assert "Last error: 2026-01-01T12:00:00.000Z in files: the disk is full" in status_text(recovered, NOON)
     assert "files failed" not in status_text(recovered, NOON)
@@ -99,7 +99,7 @@ def test_late_rows_and_topics_made_anew_are_told() -> None:
 
 
 def test_an_error_that_is_kept_has_an_end() -> None:
-    kept = QueryState("files").failed("x" * 100_000, NOON, None).error
+    kept = QueryStatus("files").failed("x" * 100_000, NOON, None).error
     assert kept is not None
     assert (len(kept), kept[-1]) == (2000, "…")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace_spark.pipeline.file.errors import PipelineError
     from headrace_spark.pipeline.file.spec import Pipeline
     from headrace_spark.pipeline.run.display import JsonLines, LiveTable
-    from headrace_spark.pipeline.status.run_state import RunState
+    from headrace_spark.pipeline.status.run_status import RunStatus
 
 SPARK_MODULES = ("pyspark", "pyarrow", "numpy", "py4j")
 WAIT_POLL_S = 0.5
@@ -66,7 +66,7 @@ def run(
     from headrace_spark.java import JavaUnsuitable
     from headrace_spark.pipeline.run.failures import PipelineFailure
     from headrace_spark.pipeline.run.runner import Runner, TakenOver
-    from headrace_spark.pipeline.status.run_state import AlreadyRunning, State
+    from headrace_spark.pipeline.status.run_status import AlreadyRunning, RunState
 
     pipeline = _changed(_load(file), once=once, master=master, checkpoint=checkpoint)
     try:
@@ -85,7 +85,7 @@ def run(
     reason = f" ({runner.switch.reason})" if runner.switch.reason else ""
     talk(f"pipeline {pipeline.name} {end.state}{reason}")
     number = runner.switch.signal_number
-    return 128 + number if end.state is State.STOPPED and number is not None else 0
+    return 128 + number if end.state is RunState.STOPPED and number is not None else 0
 
 
 @command.command(context_settings=HELP)
@@ -142,10 +142,11 @@ def list_pipelines(form: str) -> None:
     from headrace.cli.pipeline.text import run_facts, run_row
     from headrace.cli.terminal.output import answer, answer_json, table
     from headrace.cli.terminal.session import with_cluster
-    from headrace_spark.pipeline.status.run_state import now_utc, read_board
+    from headrace_spark.pipeline.status.run_status import now_utc
+    from headrace_spark.pipeline.status.status_topic import read_status
 
-    async def work(cluster: Cluster) -> list[RunState]:
-        return [run for _, run in sorted((await read_board(cluster)).runs.items())]
+    async def work(cluster: Cluster) -> list[RunStatus]:
+        return [run for _, run in sorted((await read_status(cluster)).runs.items())]
 
     runs, now = with_cluster(work), now_utc()
     if form == "json":
@@ -166,7 +167,7 @@ def status(name: str, form: str) -> int:
     from headrace.cli.terminal.complaints import NOT_FOUND
     from headrace.cli.terminal.output import answer, answer_json
     from headrace.cli.terminal.session import with_cluster
-    from headrace_spark.pipeline.status.run_state import now_utc
+    from headrace_spark.pipeline.status.run_status import now_utc
 
     found = with_cluster(lambda cluster: _find(cluster, name))
     now = now_utc()
@@ -186,11 +187,11 @@ def stop(name: str, wait: bool) -> None:
     from headrace.cli.terminal.output import talk
     from headrace.cli.terminal.session import with_cluster
 
-    async def work(cluster: Cluster) -> RunState:
+    async def work(cluster: Cluster) -> RunStatus:
         return await _stop(cluster, name, wait=wait)
 
     run = with_cluster(work)
-    talk(f"pipeline {name} {run.state}" if run.state.is_over else f"asked pipeline {name} to stop ({run.place})")
+    talk(f"pipeline {name} {run.state}" if run.state.is_over else f"asked pipeline {name} to stop ({run.where})")
 
 
 @command.command(context_settings=HELP)
@@ -211,29 +212,30 @@ def delete(name: str) -> None:
     talk(f"deleted pipeline {name}{place}")
 
 
-async def _delete(cluster: Cluster, name: str) -> tuple[RunState, list[str]]:
+async def _delete(cluster: Cluster, name: str) -> tuple[RunStatus, list[str]]:
     from headrace_spark.pipeline.status.cleanup import forget
-    from headrace_spark.pipeline.status.run_state import now_utc
+    from headrace_spark.pipeline.status.run_status import now_utc
 
     run = await _find(cluster, name)
     if run.is_alive(now_utc()):
         hint = f"stop it first: `headrace pipeline stop {name} --wait`"
-        raise _complaint(f"pipeline {name!r} is {run.state}, as {run.place}", hint)
+        raise _complaint(f"pipeline {name!r} is {run.state}, as {run.where}", hint)
     return run, await forget(cluster, run)
 
 
-async def _stop(cluster: Cluster, name: str, *, wait: bool) -> RunState:
+async def _stop(cluster: Cluster, name: str, *, wait: bool) -> RunStatus:
     import asyncio
 
     from headrace.cli.pipeline.text import silence_text
-    from headrace_spark.pipeline.status.run_state import ask_to_stop, now_utc
+    from headrace_spark.pipeline.status.run_status import now_utc
+    from headrace_spark.pipeline.status.status_topic import ask_to_stop
 
     run = await _find(cluster, name)
     if run.state.is_over:
         raise _complaint(f"pipeline {name!r} does not run: it {_ended_text(run)}")
     if not run.is_alive(now_utc()):
         raise _complaint(
-            f"pipeline {name!r} ({run.place}) shows {silence_text(run, now_utc())}: nobody is there to stop"
+            f"pipeline {name!r} ({run.where}) shows {silence_text(run, now_utc())}: nobody is there to stop"
         )
     await ask_to_stop(cluster, run)
     while wait:
@@ -242,22 +244,22 @@ async def _stop(cluster: Cluster, name: str, *, wait: bool) -> RunState:
         if now.run_id != run.run_id or now.state.is_over:
             return now
         if not now.is_alive(now_utc()):
-            raise _complaint(f"pipeline {name!r} ({now.place}) shows {silence_text(now, now_utc())}")
+            raise _complaint(f"pipeline {name!r} ({now.where}) shows {silence_text(now, now_utc())}")
     return run
 
 
-async def _find(cluster: Cluster, name: str) -> RunState:
+async def _find(cluster: Cluster, name: str) -> RunStatus:
     from headrace.cli.terminal.complaints import NOT_FOUND, Complaint
-    from headrace_spark.pipeline.status.run_state import read_board
+    from headrace_spark.pipeline.status.status_topic import read_status
 
-    run = (await read_board(cluster)).runs.get(name)
+    run = (await read_status(cluster)).runs.get(name)
     if run is None:
         hint = "`headrace pipeline list` shows those that ran on this cluster"
         raise Complaint(f"there is no pipeline {name!r}", hint, NOT_FOUND)
     return run
 
 
-def _ended_text(run: RunState) -> str:
+def _ended_text(run: RunStatus) -> str:
     from headrace.cli.terminal.output import moment_text
 
     return f"{run.state} at {moment_text(int(run.updated_at.timestamp() * 1000))}"

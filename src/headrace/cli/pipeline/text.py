@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.terminal.output import bytes_text, duration_text, facts_text, moment_text, table
-from headrace_spark.pipeline.status.run_state import State
+from headrace_spark.pipeline.status.run_status import RunState
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from headrace_spark.pipeline.status.query_state import QueryState
-    from headrace_spark.pipeline.status.run_state import RunState
+    from headrace_spark.pipeline.status.query_status import QueryStatus
+    from headrace_spark.pipeline.status.run_status import RunStatus
 
 UNKNOWN = "unknown"
 
 
-def run_facts(run: RunState, now: datetime) -> dict[str, Any]:
+def run_facts(run: RunStatus, now: datetime) -> dict[str, Any]:
     """All that is known, ready for JSON."""
     return {**run.to_json(), "is_alive": run.is_alive(now)}
 
 
-def run_row(run: RunState, now: datetime) -> tuple[object, ...]:
+def run_row(run: RunStatus, now: datetime) -> tuple[object, ...]:
     """NAME, STATE, QUERIES, ROWS/S, LAG, SINCE, WHERE."""
     is_alive = run.is_alive(now)
     speeds = [query.rows_per_s for query in run.queries if query.rows_per_s is not None]
@@ -32,25 +32,25 @@ def run_row(run: RunState, now: datetime) -> tuple[object, ...]:
         round(max(speeds)) if speeds and is_alive else None,
         _lag(run),
         moment_text(_ms(run.started_at)),
-        run.place,
+        run.where,
     )
 
 
-def state_text(run: RunState, now: datetime) -> str:
+def state_text(run: RunStatus, now: datetime) -> str:
     if run.state.is_over or run.is_alive(now):
         return str(run.state)
     return f"{run.state}, {silence_text(run, now)}"
 
 
-def silence_text(run: RunState, now: datetime) -> str:
+def silence_text(run: RunStatus, now: datetime) -> str:
     return f"no sign of life for {duration_text(int(run.silent_s(now) * 1000))}"
 
 
-def status_text(run: RunState, now: datetime) -> str:
+def status_text(run: RunStatus, now: datetime) -> str:
     facts: list[tuple[str, object]] = [
         ("Pipeline", run.name),
         ("State", state_text(run, now)),
-        ("Where", run.place),
+        ("Where", run.where),
         ("Master", run.master),
         ("Started", moment_text(_ms(run.started_at))),
         ("Ended" if run.state.is_over else "Last seen", moment_text(_ms(run.updated_at))),
@@ -58,7 +58,7 @@ def status_text(run: RunState, now: datetime) -> str:
     if run.restarts:
         facts.append(("Restarts", run.restarts))
     if run.error:
-        facts.append(("Error" if run.state is State.FAILED else "Last error", _error_text(run)))
+        facts.append(("Error" if run.state is RunState.FAILED else "Last error", _error_text(run)))
     lines = [facts_text(facts)]
     if run.queries:
         lines += ["", table(_QUERY_COLUMNS, [_query_row(query) for query in run.queries])]
@@ -77,7 +77,7 @@ _QUERY_COLUMNS = (
 )
 
 
-def _query_row(query: QueryState) -> tuple[object, ...]:
+def _query_row(query: QueryStatus) -> tuple[object, ...]:
     return (
         query.sink,
         _health(query),
@@ -93,27 +93,27 @@ def _query_row(query: QueryState) -> tuple[object, ...]:
     )
 
 
-def _health(query: QueryState) -> str | None:
+def _health(query: QueryStatus) -> str | None:
     if query.is_failing:
         return "failing"
     return None if query.rows_per_s is None else "ok"  # without a word of it in this attempt nothing is known
 
 
-def _error_text(run: RunState) -> str:
+def _error_text(run: RunStatus) -> str:
     when = "" if run.error_at is None else f"{moment_text(_ms(run.error_at))} "
     where = "" if run.error_in is None else f"in {run.error_in}"
     place = f"{when}{where}".strip()
     return f"{place}: {run.error}" if place else str(run.error)
 
 
-def _failing_text(query: QueryState) -> str:
+def _failing_text(query: QueryStatus) -> str:
     """The error that a query has not got over; it may be another than the run's last."""
     when = "" if query.error_at is None else f" at {moment_text(_ms(query.error_at))}"
     where = "" if query.error_batch is None else f" in batch {query.error_batch}"
     return f"{query.sink} failed{when}{where}: {query.error}"
 
 
-def _lag(run: RunState) -> int | str | None:
+def _lag(run: RunStatus) -> int | str | None:
     """The way of the slowest query; the others read the same topics. Not known of all is not known."""
     if any(query.lag is None for query in run.queries):
         return UNKNOWN

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from headrace_spark.pipeline.file.errors import PipelineError
     from headrace_spark.pipeline.file.spec import Pipeline
-    from headrace_spark.pipeline.status.run_state import RunState
+    from headrace_spark.pipeline.status.run_status import RunStatus
 
 METADATA = "metadata"  # the file that Spark makes first, with the query's id
 
 
-def check_checkpoints(spark: SparkSession, pipeline: Pipeline, run: RunState, *, from_start: bool) -> None:
+def check_checkpoints(spark: SparkSession, pipeline: Pipeline, run: RunStatus, *, from_start: bool) -> None:
     """`run`: with what is known of those before it. Raises PipelineError if a checkpoint ought to be there and is not,
     unless it shall begin from the start; and if it shall, but all are there.
     """
@@ -36,7 +36,7 @@ def check_checkpoints(spark: SparkSession, pipeline: Pipeline, run: RunState, *,
         raise _is_there(pipeline)
 
 
-def known_queries(pipeline: Pipeline, run: RunState, *, has_group: bool) -> set[str]:
+def known_queries(pipeline: Pipeline, run: RunStatus, *, has_group: bool) -> set[str]:
     """Of the pipeline's queries those that have got through a batch at some time.
 
     The record of the runs says it. If there is none any more, a consumer group with offsets speaks for all of them.
@@ -55,7 +55,7 @@ def _has_offsets(pipeline: Pipeline) -> bool:
         return bool(client.run(GroupAdmin(client.cluster).offsets(pipeline.run.group)))
 
 
-def _gone(pipeline: Pipeline, run: RunState, missing: Collection[str]) -> PipelineError:
+def _gone(pipeline: Pipeline, run: RunStatus, missing: Collection[str]) -> PipelineError:
     problem = (
         f"pipeline {pipeline.name!r} has run before, but there is no checkpoint of {', '.join(missing)} in "
         f"{pipeline.run.checkpoint}. It would begin anew, and write again what it has written"

@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from headrace_spark.pipeline.status.run_state import State
+from headrace_spark.pipeline.status.run_status import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace_spark.pipeline.file.spec import Pipeline
     from headrace_spark.pipeline.run.failures import PipelineFailure
     from headrace_spark.pipeline.run.query_progress import Progress
-    from headrace_spark.pipeline.status.run_state import RunState
+    from headrace_spark.pipeline.status.run_status import RunStatus
 
 UNKNOWN = "-"
 
@@ -32,7 +32,7 @@ class JsonLines:
     def __init__(self, pipeline: Pipeline, answer: Callable[[str], None]) -> None:
         self._name = pipeline.name
         self._answer = answer
-        self._state: State | None = None
+        self._state: RunState | None = None
 
     def __enter__(self) -> JsonLines:
         return self
@@ -40,11 +40,11 @@ class JsonLines:
     def __exit__(self, *_: object) -> None:
         return
 
-    def tell(self, run: RunState) -> None:
+    def tell(self, run: RunStatus) -> None:
         if run.state == self._state:
             return
         self._state = run.state
-        error = {"error": run.error} if run.error and run.state in {State.DEGRADED, State.FAILED} else {}
+        error = {"error": run.error} if run.error and run.state in {RunState.DEGRADED, RunState.FAILED} else {}
         self._print("state", state=run.state, run_id=run.run_id, **error)
 
     def batch(self, progress: Progress) -> None:
@@ -78,7 +78,7 @@ class LiveTable:
         self._answer = answer
         self._console = Console(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-        self._last: RunState | None = None
+        self._last: RunStatus | None = None
 
     def __enter__(self) -> LiveTable:
         self._live.start()
@@ -91,7 +91,7 @@ class LiveTable:
         if not self._console.is_terminal:
             self._console.line()  # rich leaves the last line open there
 
-    def tell(self, run: RunState) -> None:
+    def tell(self, run: RunStatus) -> None:
         if self._last is None or (self._last.state, self._last.queries) != (run.state, run.queries):
             self._last = run
             self._live.update(_table(run), refresh=True)
@@ -116,7 +116,7 @@ class LiveTable:
         self._console.print(text, markup=False, highlight=False)
 
 
-def _table(run: RunState) -> Table:
+def _table(run: RunStatus) -> Table:
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 

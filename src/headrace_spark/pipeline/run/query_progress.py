@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from headrace_spark.pipeline.status.query_state import QueryState
+    from headrace_spark.pipeline.status.query_status import QueryStatus
     from headrace_spark.source.offsets import Offsets, TopicIds
 
 
@@ -39,7 +39,7 @@ class Progress:
 class ProgressReader:
     """Follows one query. Each batch is told once."""
 
-    def __init__(self, query: StreamingQuery, state: QueryState) -> None:
+    def __init__(self, query: StreamingQuery, state: QueryStatus) -> None:
         self._query = query
         self._batch_id = -1  # the last that was told
         self.state = state
@@ -118,7 +118,7 @@ def _is_idle(told: Mapping[str, Any]) -> bool:
     return "addBatch" not in told["durationMs"]
 
 
-def _advanced(state: QueryState, progress: Progress) -> QueryState:
+def _advanced(state: QueryStatus, progress: Progress) -> QueryStatus:
     return replace(
         state,
         batch_id=progress.batch_id,

@@ -28,9 +28,9 @@ from headrace_spark.pipeline.run.streaming_queries import Queries
 from headrace_spark.pipeline.sinks.target_topics import make_topics
 from headrace_spark.pipeline.spark_errors import java_words, quiet
 from headrace_spark.pipeline.status.cleanup import clear_staging
-from headrace_spark.pipeline.status.lease import RunRecord
-from headrace_spark.pipeline.status.query_state import is_any_failing, shortened
-from headrace_spark.pipeline.status.run_state import State, now_utc
+from headrace_spark.pipeline.status.lease import RunLease
+from headrace_spark.pipeline.status.query_status import is_any_failing, shortened
+from headrace_spark.pipeline.status.run_status import RunState, now_utc
 from headrace_spark.progress import report_progress
 from headrace_spark.session import refuse_connect, start_session
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from headrace_spark.pipeline.file.spec import Pipeline
     from headrace_spark.pipeline.run.query_progress import Progress
-    from headrace_spark.pipeline.status.query_state import QueryState
-    from headrace_spark.pipeline.status.run_state import RunState
+    from headrace_spark.pipeline.status.query_status import QueryStatus
+    from headrace_spark.pipeline.status.run_status import RunStatus
 
 CLEAR_FOR_S = 5.0  # without a cluster that answers, a run must end all the same
 LEFTOVERS_MAX = 100  # ids of earlier checkpoints that are remembered; each lost checkpoint adds one for each topic
@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 class Observer(Protocol):
     """Whoever shows what a run does."""
 
-    def tell(self, run: RunState) -> None:
+    def tell(self, run: RunStatus) -> None:
         """The run as it is now; called often."""
 
     def batch(self, progress: Progress) -> None:
@@ -74,8 +74,8 @@ class Observer(Protocol):
 class TakenOver(Exception):
     """Another run of the pipeline has begun, and this one gave way."""
 
-    def __init__(self, other: RunState) -> None:
-        super().__init__(f"another run of pipeline {other.name!r} has taken over: {other.place}")
+    def __init__(self, other: RunStatus) -> None:
+        super().__init__(f"another run of pipeline {other.name!r} has taken over: {other.where}")
 
 
 @contextmanager
@@ -112,10 +112,10 @@ class Runner:
         self._from_start = from_start
         self._restarts = Restarts(pipeline.run.restart)
         self._failure_file = FailureFile(pipeline.name)
-        self._record: RunRecord
+        self._lease: RunLease
         self.switch = StopSwitch()
 
-    def run(self, session: SparkSession | None = None) -> RunState:
+    def run(self, session: SparkSession | None = None) -> RunStatus:
         """Until it has finished or was stopped; the state in which it ended.
 
         Without a session it starts one, and listens to signals. Raises AlreadyRunning, TakenOver, PipelineFailure, and
@@ -124,7 +124,7 @@ class Runner:
         run = self._pipeline.run
         if session is None:
             refuse_connect(run.master, os.environ)  # before anybody hears of a run
-        self._record = RunRecord(
+        self._lease = RunLease(
             self._pipeline.cluster.bootstrap_servers,
             self._pipeline.name,
             run.master,
@@ -133,20 +133,20 @@ class Runner:
             on_taken_over=self.switch.take_over,
         )
         try:
-            self._observer.tell(self._record.run)
+            self._observer.tell(self._lease.run)
             make_topics(self._pipeline)
             state = self._run_in(session) if session is not None else self._run_in_own_session()
             if not self.switch.hurry.is_set():  # all batches are done; else one may be on its way still
-                self._clear_staging(self._record.run.sink_ids)
+                self._clear_staging(self._lease.run.sink_ids)
             self._tell(state=state)
         except BaseException as error:
-            self._tell(state=State.FAILED, **_told(error))
+            self._tell(state=RunState.FAILED, **_told(error))
             raise
         finally:
-            self._record.close()
-        return self._record.run
+            self._lease.close()
+        return self._lease.run
 
-    def _run_in_own_session(self) -> State:
+    def _run_in_own_session(self) -> RunState:
         with self.switch.pressed_by_signals() as listen_again:
             try:
                 session = started_session(self._pipeline, self._pipeline.name, self._pipeline.run.master)
@@ -160,7 +160,7 @@ class Runner:
                 with suppress(*JVM_GONE):
                     session.stop()
 
-    def _run_in(self, session: SparkSession) -> State:
+    def _run_in(self, session: SparkSession) -> RunState:
         self._check_checkpoints(session)
         while not self.switch.pressed.is_set():
             failures = self._attempt(session)
@@ -169,11 +169,11 @@ class Runner:
             self._pause_after(failures)
         if self.switch.taken_over_by is not None:
             raise TakenOver(self.switch.taken_over_by)
-        return State.STOPPED if self.switch.pressed.is_set() else State.FINISHED
+        return RunState.STOPPED if self.switch.pressed.is_set() else RunState.FINISHED
 
     def _check_checkpoints(self, session: SparkSession) -> None:
         try:
-            check_checkpoints(session, self._pipeline, self._record.run, from_start=self._from_start)
+            check_checkpoints(session, self._pipeline, self._lease.run, from_start=self._from_start)
         except PipelineError as error:
             raise PipelineFailure(None, error) from error
         self._tell(checkpoint=self._pipeline.run.checkpoint)
@@ -186,7 +186,7 @@ class Runner:
             return [failure]
 
     def _watched(self, session: SparkSession) -> list[PipelineFailure]:
-        queries = Queries(session, self._pipeline, self._observer.rows, self._record.run.queries)
+        queries = Queries(session, self._pipeline, self._observer.rows, self._lease.run.queries)
         self._tell(queries=queries.states)
         reporter = report_progress(
             session,
@@ -209,7 +209,7 @@ class Runner:
         self._tell_progress(queries)
         while queries.is_active and not queries.failures():
             if self.switch.pressed.wait(WATCH_S):
-                self._tell(state=State.STOPPING)
+                self._tell(state=RunState.STOPPING)
                 queries.stop_after_batches(self.switch.hurry)
             self._tell_progress(queries)
         self._tell_progress(queries)
@@ -221,9 +221,9 @@ class Runner:
 
     def _note_sinks(self, now: tuple[str, ...]) -> None:
         """What a checkpoint before this one left is of no use to anybody, unless its run is just ending."""
-        before = [sink_id for sink_id in self._record.run.sink_ids if sink_id not in now]
+        before = [sink_id for sink_id in self._lease.run.sink_ids if sink_id not in now]
         self._tell(sink_ids=(*before[-LEFTOVERS_MAX:], *now), group=self._pipeline.run.group)
-        if before and not self._record.has_taken_over and self._clear_staging(before):
+        if before and not self._lease.has_taken_over and self._clear_staging(before):
             self._tell(sink_ids=now)
 
     def _clear_staging(self, sink_ids: Iterable[str]) -> bool:
@@ -245,10 +245,10 @@ class Runner:
         pause_s = None if hopeless else self._restarts.pause_s([failure.query for failure in failures])
         is_pressed = self.switch.pressed.is_set()
         is_last = pause_s is None or is_pressed
-        self._tell(queries=_marked(self._record.run.queries, failures, is_last=is_last))
+        self._tell(queries=_marked(self._lease.run.queries, failures, is_last=is_last))
         if pause_s is None or is_pressed:
             raise hopeless or failures[-1]
-        self._tell(state=State.DEGRADED, restarts=self._restarts.total, **_told(failures[-1]))
+        self._tell(state=RunState.DEGRADED, restarts=self._restarts.total, **_told(failures[-1]))
         for failure in failures:
             self._observer.restarting(failure, pause_s)
         self.switch.pressed.wait(pause_s)
@@ -265,11 +265,11 @@ class Runner:
         if self.switch.pressed.is_set():
             self._tell(queries=states)
         else:
-            self._tell(queries=states, state=State.DEGRADED if is_any_failing(states) else State.RUNNING)
+            self._tell(queries=states, state=RunState.DEGRADED if is_any_failing(states) else RunState.RUNNING)
 
     def _tell(self, **changes: Any) -> None:
-        self._record.update(**changes)
-        self._observer.tell(self._record.run)
+        self._lease.update(**changes)
+        self._observer.tell(self._lease.run)
 
 
 def _told(error: BaseException) -> dict[str, Any]:
@@ -279,8 +279,8 @@ def _told(error: BaseException) -> dict[str, Any]:
 
 
 def _marked(
-    queries: tuple[QueryState, ...], failures: list[PipelineFailure], *, is_last: bool
-) -> tuple[QueryState, ...]:
+    queries: tuple[QueryStatus, ...], failures: list[PipelineFailure], *, is_last: bool
+) -> tuple[QueryStatus, ...]:
     """As they are after these failures; unless it is the last, the pipeline starts again because of them."""
     now, by_name = now_utc(), {failure.query: failure for failure in failures}
     return tuple(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from headrace_spark.pipeline.status.run_state import RunState
+    from headrace_spark.pipeline.status.run_status import RunStatus
 
 
 class StopSwitch:
@@ -23,15 +23,15 @@ class StopSwitch:
         """Do not wait for the batches under way."""
         self.reason = ""
         self.signal_number: int | None = None
-        self.taken_over_by: RunState | None = None
+        self.taken_over_by: RunStatus | None = None
 
     def ask(self, who: str) -> None:
         self._press(f"asked by {who}")
 
-    def take_over(self, other: RunState) -> None:
+    def take_over(self, other: RunStatus) -> None:
         """Another run works on the same checkpoint: nothing more may be begun here."""
         self.taken_over_by = other
-        self._press(f"taken over by {other.place}")
+        self._press(f"taken over by {other.where}")
         self.hurry.set()
 
     def _press(self, reason: str) -> None:

@@ -14,7 +14,7 @@ from headrace_spark.pipeline.run.query_progress import ProgressReader
 from headrace_spark.pipeline.sinks.batch_name import BatchName
 from headrace_spark.pipeline.sinks.writers import dead_letter_writer, rows_for, writer_for
 from headrace_spark.pipeline.spark_errors import quiet, said_by
-from headrace_spark.pipeline.status.query_state import state_of
+from headrace_spark.pipeline.status.query_status import status_of
 from headrace_spark.pipeline.tables.query import result_of
 from headrace_spark.pipeline.tables.sources import read_sources
 from headrace_spark.sink.staging_names import application_id
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace_spark.pipeline.run.query_progress import Progress
     from headrace_spark.pipeline.sinks.batch_name import BatchWriter
     from headrace_spark.pipeline.sinks.console import ShowRows
-    from headrace_spark.pipeline.status.query_state import QueryState
+    from headrace_spark.pipeline.status.query_status import QueryStatus
 
 STOP_POLL_S = 0.05  # how often to look whether a batch is over
 
@@ -50,7 +50,7 @@ class Queries:
     """All queries of one attempt. They live and die together."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, show_rows: ShowRows, before: tuple[QueryState, ...] = ()
+        self, spark: SparkSession, pipeline: Pipeline, show_rows: ShowRows, before: tuple[QueryStatus, ...] = ()
     ) -> None:
         """`before`: how they did in earlier attempts. PipelineFailure if the pipeline does not fit its topics."""
         self._spark = spark
@@ -90,7 +90,7 @@ class Queries:
                 self.stop_now()
                 raise PipelineFailure(plan.name, error) from error
             self._running[plan.name] = query
-            self._progress[plan.name] = ProgressReader(query, self._state_before(plan.name))
+            self._progress[plan.name] = ProgressReader(query, self._status_before(plan.name))
 
     def _stream(self, plan: _Plan) -> DataStreamWriter:
         def write(batch: DataFrame, batch_id: int) -> None:
@@ -142,14 +142,14 @@ class Queries:
         return [progress for reader in self._progress.values() for progress in reader.take()]
 
     @property
-    def states(self) -> tuple[QueryState, ...]:
+    def states(self) -> tuple[QueryStatus, ...]:
         return tuple(
-            self._progress[plan.name].state if plan.name in self._progress else self._state_before(plan.name)
+            self._progress[plan.name].state if plan.name in self._progress else self._status_before(plan.name)
             for plan in self._plans
         )
 
-    def _state_before(self, name: str) -> QueryState:
-        return state_of(self._before, name).started_again()
+    def _status_before(self, name: str) -> QueryStatus:
+        return status_of(self._before, name).started_again()
 
     # ---- their end
 

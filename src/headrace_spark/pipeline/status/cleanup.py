@@ -8,14 +8,14 @@ from headrace.client.admin.admin import Admin
 from headrace.client.admin.groups import GroupAdmin
 from headrace.client.producing.producer import BatchingProducer
 from headrace.model.errors import ErrorCode, Refusal
-from headrace_spark.pipeline.status.run_state import PARTITION, STOP_SUFFIX, TOPIC
+from headrace_spark.pipeline.status.status_topic import PARTITION, STOP_SUFFIX, TOPIC
 from headrace_spark.sink.staging_names import MEMORY, own_offsets_of, staging_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
     from headrace.client.connections.cluster import Cluster
-    from headrace_spark.pipeline.status.run_state import RunState
+    from headrace_spark.pipeline.status.run_status import RunStatus
 
 _NOT_THERE = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND}
 
@@ -35,7 +35,7 @@ async def _is_memory_there(cluster: Cluster, sink_id: str) -> bool:
     return own_offsets_of(sink_id) in offsets and MEMORY not in offsets
 
 
-async def forget(cluster: Cluster, run: RunState) -> list[str]:
+async def forget(cluster: Cluster, run: RunStatus) -> list[str]:
     """All that is kept of a pipeline that runs no more: its sinks' topics and groups, its own group, its record.
 
     Returns the names of what was there and is gone.

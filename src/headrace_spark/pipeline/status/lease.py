@@ -19,8 +19,23 @@ from headrace.client.producing.producer import BatchingProducer
 from headrace.client.reading.consumer import AssignedConsumer
 from headrace.model.errors import Refusal
 from headrace_spark.blocking import BlockingCluster
-from headrace_spark.pipeline.status import run_state as states
-from headrace_spark.pipeline.status.run_state import PARTITION, AlreadyRunning, RunState, renewed
+from headrace_spark.pipeline.status.run_status import (
+    HEARTBEAT_S,
+    AlreadyRunning,
+    RunStatus,
+    new_run,
+    now_utc,
+    renewed,
+    with_past,
+)
+from headrace_spark.pipeline.status.status_topic import (
+    PARTITION,
+    ensure_topic,
+    read_status,
+    run_of,
+    stop_request_of,
+    write_run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +51,7 @@ LAST_WORD_S = 10.0  # for the final record: without a cluster to take it, the pr
 _own_run_ids: set[str] = set()  # of this process, while they run
 
 
-def has_died_here(run: RunState) -> bool:
+def has_died_here(run: RunStatus) -> bool:
     """Whether it was a process of this machine that is no more: then the next one need not wait for it to be missed."""
     if run.host != socket.gethostname():
         return False
@@ -51,7 +66,7 @@ def has_died_here(run: RunState) -> bool:
     return False
 
 
-class RunRecord:
+class RunLease:
     """Claims the pipeline's name; raises AlreadyRunning if another run holds it and it shall not be taken over.
 
     `on_stop` gets who asked for it, `on_taken_over` the other run. Both are called on a thread of this object.
@@ -65,11 +80,11 @@ class RunRecord:
         *,
         take_over: bool,
         on_stop: Callable[[str], None],
-        on_taken_over: Callable[[RunState], None],
+        on_taken_over: Callable[[RunStatus], None],
     ) -> None:
         self._on_stop = on_stop
         self._on_taken_over = on_taken_over
-        self._run = states.new_run(name, uuid4().hex, master, states.now_utc())
+        self._run = new_run(name, uuid4().hex, master, now_utc())
         self._earlier_run_ids: set[str] = set()
         self.has_taken_over = False
         """From a run that was alive, and may still be ending."""
@@ -85,7 +100,7 @@ class RunRecord:
             raise
 
     @property
-    def run(self) -> RunState:
+    def run(self) -> RunStatus:
         """As it was last told."""
         return self._run
 
@@ -107,25 +122,25 @@ class RunRecord:
     # ---- on the client's thread
 
     async def _begin(self, cluster: Cluster, *, take_over: bool) -> BatchingProducer:
-        await states.ensure_topic(cluster)
-        board = await states.read_board(cluster)
-        other = board.runs.get(self._run.name)
+        await ensure_topic(cluster)
+        snapshot = await read_status(cluster)
+        other = snapshot.runs.get(self._run.name)
         if other is not None:
-            if other.is_alive(states.now_utc()) and not take_over and not has_died_here(other):
+            if other.is_alive(now_utc()) and not take_over and not has_died_here(other):
                 raise AlreadyRunning(other)
-            self.has_taken_over = other.is_alive(states.now_utc()) and not has_died_here(other)
+            self.has_taken_over = other.is_alive(now_utc()) and not has_died_here(other)
             self._earlier_run_ids.add(other.run_id)
-            self._run = states.with_past(self._run, other)
+            self._run = with_past(self._run, other)
         producer = BatchingProducer(cluster)
         try:
-            self._claim_offset = await states.write_run(producer, self._run)
+            self._claim_offset = await write_run(producer, self._run)
         except BaseException:
             await producer.close()
             raise
         _own_run_ids.add(self._run.run_id)
         self._tasks = [
             asyncio.create_task(self._keep_alive(), name="renew the record"),
-            asyncio.create_task(self._watch(cluster, board.next_offset), name="watch the records"),
+            asyncio.create_task(self._watch(cluster, snapshot.next_offset), name="watch the records"),
         ]
         return producer
 
@@ -135,7 +150,7 @@ class RunRecord:
     async def _keep_alive(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(states.HEARTBEAT_S):
+                async with asyncio.timeout(HEARTBEAT_S):
                     await self._changed.wait()
             except TimeoutError:
                 pass  # no news is told too
@@ -146,7 +161,7 @@ class RunRecord:
     async def _write(self) -> None:
         """The pipeline goes on if the cluster is away for a while; whoever asks meanwhile sees no sign of life."""
         try:
-            await states.write_run(self._producer, renewed(self._run))
+            await write_run(self._producer, renewed(self._run))
         except (ClientError, Refusal):
             return
 
@@ -163,10 +178,10 @@ class RunRecord:
                     self._look_at(record)
 
     def _look_at(self, record: Record) -> None:
-        request = states.stop_request_of(record)
+        request = stop_request_of(record)
         if request is not None and request[0] == self._run.run_id:
             self._on_stop(request[1])
-        run = states.run_of(record)
+        run = run_of(record)
         if run is None or run.name != self._run.name or run.run_id == self._run.run_id:
             return
         if record.offset < self._claim_offset:

@@ -14,7 +14,8 @@ from headrace.client.connections.cluster import system_cluster
 from headrace.client.producing.producer import BatchingProducer
 from headrace.testing import Broker
 from headrace_spark.pipeline.status.cleanup import clear_staging, forget
-from headrace_spark.pipeline.status.run_state import State, ensure_topic, new_run, now_utc, read_board, write_run
+from headrace_spark.pipeline.status.run_status import RunState, new_run, now_utc
+from headrace_spark.pipeline.status.status_topic import ensure_topic, read_status, write_run
 from headrace_spark.sink.staging_names import MEMORY, application_id, own_offsets_of, staging_topic
 from tests.clients.commands import call
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from headrace.client.connections.cluster import Cluster
     from headrace.model.names import TopicPartition
-    from headrace_spark.pipeline.status.run_state import RunState
+    from headrace_spark.pipeline.status.run_status import RunStatus
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ async def topics(cluster: Cluster) -> set[str]:
     return {topic.name for topic in await Admin(cluster).list_topics()}
 
 
-async def told(cluster: Cluster, run: RunState) -> RunState:
+async def told(cluster: Cluster, run: RunStatus) -> RunStatus:
     await ensure_topic(cluster)
     async with BatchingProducer(cluster) as producer:
         await write_run(producer, run)
@@ -80,11 +81,11 @@ async def test_a_staging_topic_that_a_version_before_remembers_in_stays(cluster:
 
 async def test_a_pipeline_is_forgotten_with_all_that_was_kept_of_it(cluster: Cluster) -> None:
     sink_id = await staged(cluster, "forgotten", MEMORY)
-    run = replace(new_run("forgotten", "r", "local", now_utc()), state=State.FAILED, group="pipeline.forgotten")
+    run = replace(new_run("forgotten", "r", "local", now_utc()), state=RunState.FAILED, group="pipeline.forgotten")
     run = await told(cluster, replace(run, sink_ids=(sink_id,)))
     gone = await forget(cluster, run)
     assert gone == [f"topic {staging_topic(sink_id)}", f"group {sink_id}"], "its own group never was"
-    assert "forgotten" not in (await read_board(cluster)).runs
+    assert "forgotten" not in (await read_status(cluster)).runs
     assert await GroupAdmin(cluster).offsets(sink_id) == {}
 
 

@@ -14,20 +14,17 @@ import pytest
 from headrace.client.producing.producer import BatchingProducer
 from headrace.testing import Broker
 from headrace_spark.blocking import BlockingCluster
-from headrace_spark.pipeline.status.lease import RunRecord
-from headrace_spark.pipeline.status.query_state import QueryState
-from headrace_spark.pipeline.status.run_state import (
+from headrace_spark.pipeline.status.lease import RunLease
+from headrace_spark.pipeline.status.query_status import QueryStatus
+from headrace_spark.pipeline.status.run_status import (
     SILENT_AFTER_S,
-    TOPIC,
     AlreadyRunning,
     RunState,
-    State,
-    ask_to_stop,
+    RunStatus,
     new_run,
     now_utc,
-    read_board,
-    write_run,
 )
+from headrace_spark.pipeline.status.status_topic import TOPIC, ask_to_stop, read_status, write_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,14 +57,14 @@ class Events:
         self.by.append(who)
         self.stop_asked.set()
 
-    def on_taken_over(self, other: RunState) -> None:
+    def on_taken_over(self, other: RunStatus) -> None:
         self.by.append(other.run_id)
         self.taken_over.set()
 
 
-def claim(broker: Broker, name: str, events: Events | None = None, *, take_over: bool = False) -> RunRecord:
+def claim(broker: Broker, name: str, events: Events | None = None, *, take_over: bool = False) -> RunLease:
     heard = events or Events()
-    return RunRecord(
+    return RunLease(
         broker.bootstrap_servers,
         name,
         "local",
@@ -77,11 +74,11 @@ def claim(broker: Broker, name: str, events: Events | None = None, *, take_over:
     )
 
 
-def read(client: BlockingCluster, name: str) -> RunState:
-    return client.run(read_board(client.cluster)).runs[name]
+def read(client: BlockingCluster, name: str) -> RunStatus:
+    return client.run(read_status(client.cluster)).runs[name]
 
 
-def write(client: BlockingCluster, run: RunState) -> None:
+def write(client: BlockingCluster, run: RunStatus) -> None:
     async def work() -> None:
         async with BatchingProducer(client.cluster) as producer:
             await write_run(producer, run)
@@ -90,12 +87,12 @@ def write(client: BlockingCluster, run: RunState) -> None:
 
 
 def test_a_record_says_all_again_when_it_is_read() -> None:
-    queries = (QueryState("topic-a", 3, 1000, 51.5, 200, 0, 7, 4096), QueryState("dead-letters"))
+    queries = (QueryStatus("topic-a", 3, 1000, 51.5, 200, 0, 7, 4096), QueryStatus("dead-letters"))
     run = replace(new_run("orders", "r1", "local[*]", NOON), queries=queries, restarts=2, error="no such topic: 'ä'")
-    assert RunState.from_json(run.to_json()) == run
+    assert RunStatus.from_json(run.to_json()) == run
     failed = replace(queries[0].failed("ö", NOON, 4), late_rows=8, topics_made_anew=("t",))
     run = replace(run, queries=(failed,), error_at=NOON, error_in="topic-a")
-    assert RunState.from_json(run.to_json()) == run
+    assert RunStatus.from_json(run.to_json()) == run
 
 
 def test_a_newer_version_may_say_more() -> None:
@@ -103,45 +100,45 @@ def test_a_newer_version_may_say_more() -> None:
     facts["colour"] = "green"
     facts["queries"] = [{"sink": "a", "batch_id": 1, "temperature": 20}]
     facts["state"] = "dreaming"
-    told = RunState.from_json(facts)
-    assert told.queries == (QueryState("a", 1),)
+    told = RunStatus.from_json(facts)
+    assert told.queries == (QueryStatus("a", 1),)
     assert told.is_alive(NOON), "whatever it does, it has not ended"
 
 
 @pytest.mark.parametrize(
     ("state", "silent_s", "is_alive"),
     [
-        (State.RUNNING, 0, True),
-        (State.STARTING, SILENT_AFTER_S - 1, True),
-        (State.RUNNING, SILENT_AFTER_S, False),
-        (State.FINISHED, 0, False),
-        (State.FAILED, 0, False),
+        (RunState.RUNNING, 0, True),
+        (RunState.STARTING, SILENT_AFTER_S - 1, True),
+        (RunState.RUNNING, SILENT_AFTER_S, False),
+        (RunState.FINISHED, 0, False),
+        (RunState.FAILED, 0, False),
     ],
 )
-def test_who_is_alive(state: State, silent_s: float, is_alive: bool) -> None:
+def test_who_is_alive(state: RunState, silent_s: float, is_alive: bool) -> None:
     run = replace(new_run("orders", "r1", "local", NOON), state=state)
     assert run.is_alive(NOON + timedelta(seconds=silent_s)) == is_alive
 
 
 def test_nobody_ever_ran_a_pipeline_here() -> None:
     with Broker() as fresh, BlockingCluster(fresh.bootstrap_servers) as client:
-        assert client.run(read_board(client.cluster)).runs == {}
+        assert client.run(read_status(client.cluster)).runs == {}
 
 
 def test_a_run_is_seen_from_its_claim_to_its_end(broker: Broker, client: BlockingCluster) -> None:
     record = claim(broker, "seen")
-    assert read(client, "seen").state is State.STARTING
-    record.update(state=State.FINISHED, queries=(QueryState("a", 4),))
+    assert read(client, "seen").state is RunState.STARTING
+    record.update(state=RunState.FINISHED, queries=(QueryStatus("a", 4),))
     record.close()
     ended = read(client, "seen")
-    assert (ended.state, ended.queries) == (State.FINISHED, (QueryState("a", 4),))
+    assert (ended.state, ended.queries) == (RunState.FINISHED, (QueryStatus("a", 4),))
     claim(broker, "seen").close()  # what has ended is in nobody's way
 
 
 def test_the_next_run_knows_what_the_last_one_went_through(broker: Broker, client: BlockingCluster) -> None:
     first = claim(broker, "heir")
-    failing = QueryState("a", 4, rows=10, lag=0, restarts=2, late_rows=8).failed("the disk is full", NOON, 5)
-    first.update(state=State.FAILED, queries=(failing,), error="the disk is full", error_at=NOON, error_in="a")
+    failing = QueryStatus("a", 4, rows=10, lag=0, restarts=2, late_rows=8).failed("the disk is full", NOON, 5)
+    first.update(state=RunState.FAILED, queries=(failing,), error="the disk is full", error_at=NOON, error_in="a")
     first.close()
     claim(broker, "heir").close()
     told = read(client, "heir")
@@ -164,7 +161,7 @@ def test_a_second_run_is_refused_and_told_where_the_first_is(broker: Broker) -> 
 def test_a_run_without_a_sign_of_life_is_in_nobodys_way(broker: Broker, client: BlockingCluster) -> None:
     claim(broker, "dead").close()
     long_ago = now_utc() - timedelta(seconds=2 * SILENT_AFTER_S)
-    write(client, replace(new_run("dead", "zombie", "local", long_ago), state=State.RUNNING))
+    write(client, replace(new_run("dead", "zombie", "local", long_ago), state=RunState.RUNNING))
     successor = claim(broker, "dead")
     successor.close()
     assert successor.run.run_id != "zombie"
@@ -187,8 +184,8 @@ def test_whoever_is_taken_over_hears_of_it_and_stays_silent(broker: Broker, clie
     second = claim(broker, "moved", take_over=True)
     assert heard.taken_over.wait(PATIENCE_S)
     assert heard.by == [second.run.run_id]
-    second.update(state=State.RUNNING)
-    first.update(state=State.FAILED)
+    second.update(state=RunState.RUNNING)
+    first.update(state=RunState.FAILED)
     first.close()
     second.close()
     assert read(client, "moved").run_id == second.run.run_id

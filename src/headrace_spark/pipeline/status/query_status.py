@@ -14,7 +14,7 @@ ERROR_CHARACTERS_MAX = 2000  # of an error that is kept: the record is read by e
 
 
 @dataclass(frozen=True, slots=True)
-class QueryState:
+class QueryStatus:
     """The way to one sink. What is not known is None."""
 
     sink: str
@@ -42,16 +42,16 @@ class QueryState:
     topics_made_anew: tuple[str, ...] = ()
     """That this run, having read the topic before, began at the beginning of the new one."""
 
-    def failed(self, error: str, at: datetime, batch_id: int | None) -> QueryState:
+    def failed(self, error: str, at: datetime, batch_id: int | None) -> QueryStatus:
         # Where the others went on meanwhile, it did not: what was known of its lag holds no longer.
         known = replace(self, is_failing=True, lag=None, rows_per_s=None)
         return replace(known, error=shortened(error), error_at=at, error_batch=batch_id)
 
-    def started_again(self) -> QueryState:
+    def started_again(self) -> QueryStatus:
         """In another attempt: nothing is known of how it does in this one."""
         return replace(self, lag=None, rows_per_s=None)
 
-    def inherited(self) -> QueryState:
+    def inherited(self) -> QueryStatus:
         """As the next run has it from this one: what is counted by run begins anew."""
         return replace(self.started_again(), rows=0, restarts=0, topics_made_anew=())
 
@@ -61,7 +61,7 @@ class QueryState:
         return facts
 
     @classmethod
-    def from_json(cls, facts: Mapping[str, Any]) -> QueryState:
+    def from_json(cls, facts: Mapping[str, Any]) -> QueryStatus:
         """Unknown keys are passed over: a newer version may say more."""
         known = {item.name: facts[item.name] for item in fields(cls) if item.name in facts}
         known["topics_made_anew"] = tuple(facts.get("topics_made_anew", ()))
@@ -70,13 +70,13 @@ class QueryState:
         return cls(**known)
 
 
-def is_any_failing(queries: Iterable[QueryState]) -> bool:
+def is_any_failing(queries: Iterable[QueryStatus]) -> bool:
     return any(query.is_failing for query in queries)
 
 
-def state_of(queries: Iterable[QueryState], sink: str) -> QueryState:
+def status_of(queries: Iterable[QueryStatus], sink: str) -> QueryStatus:
     """What is known of this one; of a query that is new, nothing."""
-    return next((query for query in queries if query.sink == sink), QueryState(sink))
+    return next((query for query in queries if query.sink == sink), QueryStatus(sink))
 
 
 def shortened(error: str) -> str:
