@@ -1,4 +1,4 @@
-"""Trouble in one task ends the others: nobody waits for work whose outcome does not count any more."""
+"""TaskFailure in one task ends the others: nobody waits for work whose outcome does not count any more."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_what_a_restart_would_do_is_read_from_the_checkpoint(
     producer.produce(orders, '{"id": 3, "sku": "a", "amount": -1}', partition=1)
     producer.flush()
     pipeline = pipeline_from(TEXT, broker, tmp_path)
-    result = result_of(spark, pipeline, read_sources(spark, pipeline).good)
+    result = result_of(spark, pipeline, read_sources(spark, pipeline).by_name)
     query = (
         result.writeStream.format("memory")
         .queryName("checked_result")

@@ -33,8 +33,8 @@ SCHEMA = 'schema = "id BIGINT NOT NULL, sku STRING, amount DOUBLE, at TIMESTAMP"
 def sift(spark: SparkSession, pipeline: Pipeline, values: list[Any]) -> tuple[list[tuple[Any, ...]], dict[int, str]]:
     """The good rows, and the reason of each dead letter by its offset."""
     tables = tables_of(spark, pipeline, {"orders": records(spark, values)})
-    good = [tuple(row) for row in tables.good["orders"].collect()]
-    return good, reasons(tables.rejected)
+    good = [tuple(row) for row in tables.by_name["orders"].collect()]
+    return good, reasons(tables.dead_letters)
 
 
 def reasons(rejected: DataFrame | None) -> dict[int, str]:
@@ -109,7 +109,7 @@ def test_json_with_structs_inside(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_each_value_is_parsed_once(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = pipeline_of(tmp_path, 'schema = "id INT, sku STRING"')
-    good = tables_of(spark, pipeline, {"orders": records(spark, ['{"id": 1}'])}).good["orders"]
+    good = tables_of(spark, pipeline, {"orders": records(spark, ['{"id": 1}'])}).by_name["orders"]
     plan = good._jdf.queryExecution().executedPlan().toString()
     assert plan.count("from_json(StructField(id,IntegerType") == 1
 
@@ -144,8 +144,8 @@ def test_text(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_raw_has_no_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
     tables = tables_of(spark, pipeline_of(tmp_path, 'format = "raw"'), {"orders": records(spark, [b"\xff", None])})
-    assert [row.value for row in tables.good["orders"].collect()] == [bytearray(b"\xff"), None]
-    assert tables.rejected is None
+    assert [row.value for row in tables.by_name["orders"].collect()] == [bytearray(b"\xff"), None]
+    assert tables.dead_letters is None
 
 
 # ---- avro

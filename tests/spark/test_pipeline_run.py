@@ -122,7 +122,7 @@ def test_a_record_that_must_not_be_stops_the_pipeline_with_one_sentence(tmp_path
     with pytest.raises(PipelineFailure) as failed:
         pipeline_result(file, {"orders": [{"amount": 1}, {"amount": -1}]})
     assert failed.value.query == "parquet-out"
-    assert failed.value.is_hopeless
+    assert failed.value.is_permanent
     assert "the record of orders-0 at offset 1" in str(failed.value)
     assert "positive" in str(failed.value)
     assert "\n" not in str(failed.value)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from headrace.testing import Broker
     from headrace_spark.pipeline.file.spec import Pipeline
-    from headrace_spark.pipeline.run.query_progress import Progress
+    from headrace_spark.pipeline.run.query_progress import BatchProgress
     from headrace_spark.pipeline.status.run_status import RunStatus
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -44,7 +44,7 @@ class Watcher:
     """An observer that remembers."""
 
     def __init__(self) -> None:
-        self.batches: list[Progress] = []
+        self.batches: list[BatchProgress] = []
         self.failures: list[str] = []
         self.states: list[RunState] = []
         self.first_batch = threading.Event()
@@ -53,7 +53,7 @@ class Watcher:
         if not self.states or self.states[-1] != run.state:
             self.states.append(run.state)
 
-    def batch(self, progress: Progress) -> None:
+    def batch(self, progress: BatchProgress) -> None:
         self.batches.append(progress)
         self.first_batch.set()
 

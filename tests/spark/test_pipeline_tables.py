@@ -34,7 +34,7 @@ def expect(sql: str, otherwise: str, name: str = "e") -> str:
 
 
 def ids(spark: SparkSession, pipeline: Pipeline, values: list[Any]) -> list[int]:
-    good = tables_of(spark, pipeline, {"orders": records(spark, values)}).good["orders"]
+    good = tables_of(spark, pipeline, {"orders": records(spark, values)}).by_name["orders"]
     return sorted(row.id for row in good.collect())
 
 
@@ -48,10 +48,10 @@ def test_a_dead_letter_is_the_record_with_headers_that_say_what_happened(spark: 
     rules = expect("amount > 0", "dead-letter", "positive") + expect("amount < 1000", "drop", "sane")
     pipeline = pipeline_of(tmp_path, SOURCE, rules)
     tables = tables_of(spark, pipeline, {"orders": records(spark, [*VALUES, "nonsense"])})
-    assert [row.id for row in tables.good["orders"].collect()] == [0]
-    assert tables.rejected is not None
-    assert tables.rejected.columns == ["topic", "key", "value", "headers"]
-    letters = tables.rejected.collect()
+    assert [row.id for row in tables.by_name["orders"].collect()] == [0]
+    assert tables.dead_letters is not None
+    assert tables.dead_letters.columns == ["topic", "key", "value", "headers"]
+    letters = tables.dead_letters.collect()
     assert [(row.topic, bytes(row.key), bytes(row.value).decode()) for row in letters] == [
         ("p.dead-letters", b"k1", VALUES[1]),
         ("p.dead-letters", b"k2", VALUES[2]),
@@ -74,8 +74,8 @@ def test_a_dead_letter_is_the_record_with_headers_that_say_what_happened(spark: 
 def test_the_first_broken_expectation_counts(spark: SparkSession, tmp_path: Path) -> None:
     drop_first = pipeline_of(tmp_path, SOURCE, expect("amount > 0", "drop") + expect("amount > 0", "dead-letter"))
     tables = tables_of(spark, drop_first, {"orders": records(spark, VALUES[:2])})
-    assert tables.rejected is not None
-    assert tables.rejected.count() == 0
+    assert tables.dead_letters is not None
+    assert tables.dead_letters.count() == 0
 
 
 def test_an_expectation_can_stop_the_pipeline(spark: SparkSession, tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_an_expectation_can_stop_the_pipeline(spark: SparkSession, tmp_path: Pat
 def test_undecodable_records_can_stop_it_too_or_be_dropped(spark: SparkSession, tmp_path: Path) -> None:
     dropping = pipeline_of(tmp_path, SOURCE + 'undecodable = "drop"\ntombstones = "drop"')
     tables = tables_of(spark, dropping, {"orders": records(spark, ["x", VALUES[0], None])})
-    assert tables.good["orders"].count() == 1
-    assert tables.rejected is None
+    assert tables.by_name["orders"].count() == 1
+    assert tables.dead_letters is None
     failing = pipeline_of(tmp_path, SOURCE + 'undecodable = "fail"')
     with pytest.raises(PySparkException) as caught:
         ids(spark, failing, ["x"])
@@ -104,7 +104,7 @@ def test_undecodable_records_can_stop_it_too_or_be_dropped(spark: SparkSession, 
 def test_tombstones_can_be_kept_and_metadata_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     asked = 'tombstones = "keep"\nmetadata = ["_offset", "_key", "_headers"]'
     pipeline = pipeline_of(tmp_path, SOURCE + asked, expect("_partition = 0 AND _offset >= 0", "dead-letter"))
-    good = tables_of(spark, pipeline, {"orders": records(spark, [None, VALUES[3]])}).good["orders"]
+    good = tables_of(spark, pipeline, {"orders": records(spark, [None, VALUES[3]])}).by_name["orders"]
     assert good.columns == ["id", "amount", "at", "_offset", "_key", "_headers"]
     assert [(row.id, row._offset, bytes(row._key)) for row in good.collect()] == [(None, 0, b"k0"), (3, 1, b"k1")]
 
@@ -207,7 +207,7 @@ def test_sql_joins_sources_and_static_tables(spark: SparkSession, tmp_path: Path
     pipeline = load(path)
     orders = records(spark, ['{"sku": "a", "shop": "s1"}', '{"sku": "b", "shop": "s1"}', '{"sku": "a", "shop": "s2"}'])
     tables = tables_of(spark, pipeline, {"orders": orders, "views": records(spark, ["a"], topic="views")})
-    assert [tuple(row) for row in result_of(spark, pipeline, tables.good).collect()] == [("Apple", 3, 7, "Ulm")]
+    assert [tuple(row) for row in result_of(spark, pipeline, tables.by_name).collect()] == [("Apple", 3, 7, "Ulm")]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_wrong_sql_is_told_with_its_line(spark: SparkSession, tmp_path: Path, sq
     pipeline = pipeline_of(tmp_path, SOURCE, f"[query]\nsql = {sql}\n")
     tables = tables_of(spark, pipeline, {"orders": records(spark, [])})
     with pytest.raises(PipelineError, match=expected):
-        result_of(spark, pipeline, tables.good)
+        result_of(spark, pipeline, tables.by_name)
 
 
 def test_a_function_beside_the_file_runs_on_the_workers(spark: SparkSession, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_function_beside_the_file_runs_on_the_workers(spark: SparkSession, tmp
         )
         pipeline = pipeline_of(home, 'format = "text"', '[query]\npython = "steps.naming:name"\n')
         tables = tables_of(spark, pipeline, {"orders": records(spark, ["x"])})
-        assert [row.named for row in result_of(spark, pipeline, tables.good).collect()] == [f"{word} x"]
+        assert [row.named for row in result_of(spark, pipeline, tables.by_name).collect()] == [f"{word} x"]
 
 
 NAMING = """
@@ -292,7 +292,7 @@ def test_all_python_beside_the_file_is_there_on_the_workers(spark: SparkSession,
         (home / "data").mkdir()
         pipeline = pipeline_of(home, 'format = "text"', '[query]\npython = "naming:name"\n')
         tables = tables_of(spark, pipeline, {"orders": records(spark, ["x"])})
-        rows = result_of(spark, pipeline, tables.good).collect()
+        rows = result_of(spark, pipeline, tables.by_name).collect()
         assert [row.named for row in rows] == [f"ciao {word} x {word}"]
 
 
@@ -319,7 +319,7 @@ def test_a_wrong_function_is_told_with_its_line(
     pipeline = pipeline_of(tmp_path, 'format = "raw"', '[query]\npython = "steps:name"\n')
     tables = tables_of(spark, pipeline, {"orders": records(spark, [])})
     with pytest.raises(PipelineError, match=expected):
-        result_of(spark, pipeline, tables.good)
+        result_of(spark, pipeline, tables.by_name)
 
 
 # ---- from a topic
@@ -350,12 +350,12 @@ def test_sources_are_read_from_their_topics(spark: SparkSession, broker: Broker,
     )
     pipeline = load(path, bootstrap_servers=broker.bootstrap_servers)
     tables = read_sources(spark, pipeline, is_streaming=False)
-    assert sorted((row.id, round(row._timestamp.timestamp() * 1000)) for row in tables.good["orders"].collect()) == [
+    assert sorted((row.id, round(row._timestamp.timestamp() * 1000)) for row in tables.by_name["orders"].collect()) == [
         (0, 1000),
         (3, 1003),
     ]
-    assert tables.rejected is not None
-    letters = {bytes(row.key): row for row in tables.rejected.collect()}
+    assert tables.dead_letters is not None
+    letters = {bytes(row.key): row for row in tables.dead_letters.collect()}
     assert sorted(letters) == [b"k1", b"k2", b"k4"]
     assert letters[b"k4"].headers[0].key == "h"
 

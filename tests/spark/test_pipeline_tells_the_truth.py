@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.testing import Broker
     from headrace_spark.pipeline.file.spec import Pipeline
-    from headrace_spark.pipeline.run.query_progress import Progress
+    from headrace_spark.pipeline.run.query_progress import BatchProgress
     from headrace_spark.pipeline.status.run_status import RunStatus
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -42,13 +42,13 @@ class Witness:
 
     def __init__(self) -> None:
         self.told: list[RunStatus] = []
-        self.batches: list[Progress] = []
+        self.batches: list[BatchProgress] = []
         self.failures: list[PipelineFailure] = []
 
     def tell(self, run: RunStatus) -> None:
         self.told.append(run)
 
-    def batch(self, progress: Progress) -> None:
+    def batch(self, progress: BatchProgress) -> None:
         self.batches.append(progress)
 
     def rows(self, query: str, batch_id: int, rows: list[dict[str, Any]], more_count: int) -> None: ...
@@ -290,7 +290,7 @@ def test_staging_topics_go_with_the_run_or_with_the_next(spark: SparkSession, br
     seen: list[set[str]] = []
 
     class Crash(Witness):
-        def batch(self, progress: Progress) -> None:
+        def batch(self, progress: BatchProgress) -> None:
             seen.append(staging())
             raise KeyboardInterrupt
 
@@ -302,7 +302,7 @@ def test_staging_topics_go_with_the_run_or_with_the_next(spark: SparkSession, br
     shutil.rmtree(pipeline.run.checkpoint)
 
     class Look(Witness):
-        def batch(self, progress: Progress) -> None:
+        def batch(self, progress: BatchProgress) -> None:
             seen.append(staging())
 
     Runner(pipeline, Look(), from_start=True).run(spark)

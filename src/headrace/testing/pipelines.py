@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from headrace.wire.batches.records import Record
     from headrace_spark.pipeline.file.spec import Pipeline, SinkSpec, SourceSpec
     from headrace_spark.pipeline.run.failures import PipelineFailure
-    from headrace_spark.pipeline.run.query_progress import Progress
+    from headrace_spark.pipeline.run.query_progress import BatchProgress
     from headrace_spark.pipeline.status.run_status import RunStatus
 
 DEAD_LETTER_PREFIX: Final = "headrace-dlq-"
@@ -280,7 +280,7 @@ class _Collector:
 
     def tell(self, run: RunStatus) -> None: ...
 
-    def batch(self, progress: Progress) -> None: ...
+    def batch(self, progress: BatchProgress) -> None: ...
 
     def rows(self, query: str, batch_id: int, rows: list[dict[str, Any]], more_count: int) -> None:  # noqa: ARG002
         self.shown.setdefault(query, []).extend(rows)

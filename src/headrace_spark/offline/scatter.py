@@ -38,7 +38,7 @@ TASKS_MAX: Final = 1000  # up to here each item gets a task; beyond, Spark's own
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class TaskFailure:
     """Why a task gave up, in words."""
 
     what: str
@@ -90,15 +90,15 @@ class Scatter(Generic[Item, Result]):
         on_look()
         return self._settle(collecting)
 
-    def _collect(self, items: Sequence[Item], description: str) -> list[Result | Trouble]:
+    def _collect(self, items: Sequence[Item], description: str) -> list[Result | TaskFailure]:
         work, outcomes = self._work, self._outcomes
 
-        def task(share: Iterable[Item]) -> Iterator[Result | Trouble]:
+        def task(share: Iterable[Item]) -> Iterator[Result | TaskFailure]:
             for item in share:
                 outcome = attempt(work, item)
                 outcomes.add([outcome])
                 yield outcome
-                if isinstance(outcome, Trouble):
+                if isinstance(outcome, TaskFailure):
                     return  # what is next would meet it too
 
         self._context.setJobGroup(self._group, description, interruptOnCancel=True)
@@ -110,22 +110,22 @@ class Scatter(Generic[Item, Result]):
         arrived = self._outcomes.value[self._seen :]
         self._seen += len(arrived)
         for outcome in arrived:
-            if not isinstance(outcome, Trouble):
+            if not isinstance(outcome, TaskFailure):
                 on_result(outcome)
-        return any(isinstance(outcome, Trouble) for outcome in arrived)
+        return any(isinstance(outcome, TaskFailure) for outcome in arrived)
 
     def _cancel(self) -> None:
         with suppress(Py4JError, PySparkException):  # it may have ended by itself
             self._context.cancelJobGroup(self._group)
 
-    def _settle(self, collecting: Future[list[Result | Trouble]]) -> list[Result]:
+    def _settle(self, collecting: Future[list[Result | TaskFailure]]) -> list[Result]:
         try:
             results = collecting.result()
         except (Py4JError, PySparkException) as error:
-            _raise_trouble(self._outcomes.value)
+            _raise_failure(self._outcomes.value)
             raise OfflineFailed(f"Spark gave up: {_last_words(error)}") from error
-        _raise_trouble(results)
-        return [result for result in results if not isinstance(result, Trouble)]
+        _raise_failure(results)
+        return [result for result in results if not isinstance(result, TaskFailure)]
 
 
 @contextmanager
@@ -145,23 +145,23 @@ def _interrupts_noted() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def attempt(work: Callable[[Item], Result], item: Item) -> Result | Trouble:
+def attempt(work: Callable[[Item], Result], item: Item) -> Result | TaskFailure:
     """The result, or what was in the way if it is of a kind that a user can do something about."""
     try:
         return work(item)
     except OfflineFailed as failed:
-        return Trouble(str(failed), failed.hint, failed.is_not_found)
+        return TaskFailure(str(failed), failed.hint, failed.is_not_found)
     except Refusal as refusal:
-        return Trouble(str(refusal), is_not_found=refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return TaskFailure(str(refusal), is_not_found=refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     except (ClientError, CorruptBatch) as trouble:
-        return Trouble(str(trouble))
+        return TaskFailure(str(trouble))
     except OSError as trouble:
-        return Trouble(" ".join(str(trouble).split()))
+        return TaskFailure(" ".join(str(trouble).split()))
 
 
-def _raise_trouble(outcomes: Iterable[Any]) -> None:
+def _raise_failure(outcomes: Iterable[Any]) -> None:
     for outcome in outcomes:
-        if isinstance(outcome, Trouble):
+        if isinstance(outcome, TaskFailure):
             raise OfflineFailed(outcome.what, outcome.hint, is_not_found=outcome.is_not_found)
 
 

@@ -30,16 +30,16 @@ HASH_CHUNK: Final = 8 << 20
 class Storage:
     """A directory, by an absolute path or a URI. It travels to tasks, which open it for themselves."""
 
-    place: str
+    location: str
 
     @classmethod
-    def at(cls, place: str) -> Storage:
-        storage = cls(place if "://" in place else os.path.abspath(place))
+    def at(cls, location: str) -> Storage:
+        storage = cls(location if "://" in location else os.path.abspath(location))
         try:
             storage._opened  # noqa: B018 - a wrong URI is told at once
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as wrong:
             raise OfflineFailed(
-                f"{place} is no place that can be opened: {wrong}",
+                f"{location} is no place that can be opened: {wrong}",
                 "give a directory, or a URI such as s3://bucket/path",
             ) from wrong
         return storage
@@ -50,13 +50,13 @@ class Storage:
 
     @cached_property
     def _opened(self) -> tuple[fs.FileSystem, str]:
-        if "://" not in self.place:
-            return fs.LocalFileSystem(), self.place
-        system, path = fs.FileSystem.from_uri(self.place)
+        if "://" not in self.location:
+            return fs.LocalFileSystem(), self.location
+        system, path = fs.FileSystem.from_uri(self.location)
         return system, path.rstrip("/")
 
     def __getstate__(self) -> dict[str, str]:
-        return {"place": self.place}  # what is opened stays behind
+        return {"location": self.location}  # what is opened stays behind
 
     def _path(self, name: str) -> str:
         return f"{self._opened[1]}/{name}" if name else self._opened[1]

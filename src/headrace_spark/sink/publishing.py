@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
     from headrace.client.producing.batch import Identity
     from headrace.model.names import TopicPartition
-    from headrace_spark.sink.outputs import StagedBatch, TaskOutput
+    from headrace_spark.sink.commit_messages import StagedBatch, TaskOutput
 
 TIMEOUT_LEAST_MS = 60_000  # Kafka's default: how long readers of what is committed may wait for a driver that died
 TIMEOUT_MOST_MS = 900_000  # Kafka's default for transaction.max.timeout.ms

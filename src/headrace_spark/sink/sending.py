@@ -46,7 +46,7 @@ async def take_identity(cluster: Cluster) -> Identity:
 
 
 @dataclass(slots=True, eq=False)
-class _Parcel:
+class _QueuedBatch:
     batch: EncodedBatch
     delivered: asyncio.Future[Offset]
     answer: asyncio.Task[ProduceResponse] | None = None
@@ -54,11 +54,11 @@ class _Parcel:
 
 
 @dataclass(slots=True, eq=False)
-class _Lane:
+class _PartitionQueue:
     """One partition: what is to go there, oldest first."""
 
     partition: TopicPartition
-    parcels: deque[_Parcel] = field(default_factory=deque)
+    batches: deque[_QueuedBatch] = field(default_factory=deque)
     next_sequence: int = 0
     running: asyncio.Task[None] | None = None
     patience: Patience | None = None
@@ -75,7 +75,7 @@ class BatchSender:
         self._identity = identity
         self._transactions = transactions
         self._connections_lane = cluster.new_lane("spark sink")
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._under_way_bytes = 0
         self._has_room = asyncio.Event()
         self._trouble: Exception | None = None
@@ -88,77 +88,77 @@ class BatchSender:
             await self._has_room.wait()
         if self._trouble is not None:
             raise self._trouble
-        lane = self._lanes.get(partition)
-        if lane is None:
-            lane = self._lanes[partition] = _Lane(partition)
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = _PartitionQueue(partition)
         patch_producer(
             batch.records,
             producer_id=self._identity.producer_id,
             epoch=self._identity.epoch,
-            base_sequence=lane.next_sequence,
+            base_sequence=queue.next_sequence,
             is_transactional=self._identity.is_transactional,
         )
-        lane.next_sequence = (lane.next_sequence + batch.count) & SEQUENCE_MAX
-        parcel = _Parcel(batch, asyncio.get_running_loop().create_future())
-        lane.parcels.append(parcel)
+        queue.next_sequence = (queue.next_sequence + batch.count) & SEQUENCE_MAX
+        queued = _QueuedBatch(batch, asyncio.get_running_loop().create_future())
+        queue.batches.append(queued)
         self._under_way_bytes += size
-        if lane.running is None:
-            lane.running = asyncio.get_running_loop().create_task(self._run(lane), name=f"send to {partition}")
-        return parcel.delivered
+        if queue.running is None:
+            queue.running = asyncio.get_running_loop().create_task(self._run(queue), name=f"send to {partition}")
+        return queued.delivered
 
     async def flush(self) -> None:
         """Until all is in the log. Raises what stopped it."""
-        while running := [lane.running for lane in self._lanes.values() if lane.running is not None]:
+        while running := [queue.running for queue in self._queues.values() if queue.running is not None]:
             await asyncio.wait(running)
         if self._trouble is not None:
             raise self._trouble
 
     async def close(self) -> None:
         """Give up what is still under way."""
-        running = [lane.running for lane in self._lanes.values() if lane.running is not None]
+        running = [queue.running for queue in self._queues.values() if queue.running is not None]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._cluster.close_lane(self._connections_lane)  # which ends every request on them
-        for lane in self._lanes.values():
-            await self._settle_answers(lane)
+        for queue in self._queues.values():
+            await self._settle_answers(queue)
 
     # One partition.
 
-    async def _run(self, lane: _Lane) -> None:
+    async def _run(self, queue: _PartitionQueue) -> None:
         try:
-            while lane.parcels:
+            while queue.batches:
                 try:
-                    await self._send_through(lane)
+                    await self._send_through(queue)
                 except (ClientError, Refusal) as trouble:
-                    await self._settle_answers(lane)
+                    await self._settle_answers(queue)
                     if not self._cluster.may_pass(trouble):
                         raise
-                    lane.patience = lane.patience or Patience(self._cluster, self._cluster.settings.retry_for_s)
-                    await lane.patience.wait_or_raise(trouble)
+                    queue.patience = queue.patience or Patience(self._cluster, self._cluster.settings.retry_for_s)
+                    await queue.patience.wait_or_raise(trouble)
                     await self._refresh_quietly()
         except Exception as final:  # noqa: BLE001 - a bug too: whoever flushes must not take what is lost for written
-            self._fail(lane, final)
+            self._fail(queue, final)
         finally:
-            lane.running = None  # no await since the lane was seen empty: whatever comes next starts another run
+            queue.running = None  # no await since the queue was seen empty: whatever comes next starts another run
 
-    async def _send_through(self, lane: _Lane) -> None:
-        """Keep the window full until the lane is empty."""
-        connection = await self._leader_connection(lane.partition)
-        while lane.parcels:
-            for position in range(min(len(lane.parcels), lane.in_flight_max)):
-                parcel = lane.parcels[position]
-                if parcel.answer is None:
+    async def _send_through(self, queue: _PartitionQueue) -> None:
+        """Keep the window full until the queue is empty."""
+        connection = await self._leader_connection(queue.partition)
+        while queue.batches:
+            for position in range(min(len(queue.batches), queue.in_flight_max)):
+                queued = queue.batches[position]
+                if queued.answer is None:
                     # Tasks begin in the order in which they are made, so the batches leave in order.
-                    parcel.answer = asyncio.get_running_loop().create_task(
-                        self._request(connection, lane.partition, parcel.batch)
+                    queued.answer = asyncio.get_running_loop().create_task(
+                        self._request(connection, queue.partition, queued.batch)
                     )
-            first = lane.parcels[0]
+            first = queue.batches[0]
             assert first.answer is not None
-            offset = _read_answer(await first.answer, lane.partition)
-            lane.parcels.popleft()
-            lane.patience = None
-            lane.in_flight_max = IN_FLIGHT_MAX
+            offset = _read_answer(await first.answer, queue.partition)
+            queue.batches.popleft()
+            queue.patience = None
+            queue.in_flight_max = IN_FLIGHT_MAX
             self._arrived(first, offset)
 
     async def _leader_connection(self, partition: TopicPartition) -> Connection:
@@ -185,17 +185,17 @@ class BatchSender:
             timeout_s=timeout_ms / 1000 + 1,
         )
 
-    def _arrived(self, parcel: _Parcel, offset: Offset) -> None:
-        self._under_way_bytes -= len(parcel.batch.records)
+    def _arrived(self, queued: _QueuedBatch, offset: Offset) -> None:
+        self._under_way_bytes -= len(queued.batch.records)
         self._has_room.set()
-        if not parcel.delivered.done():
-            parcel.delivered.set_result(offset)
+        if not queued.delivered.done():
+            queued.delivered.set_result(offset)
 
-    async def _settle_answers(self, lane: _Lane) -> None:
+    async def _settle_answers(self, queue: _PartitionQueue) -> None:
         """Forget the attempts that are under way, once nothing more can come of them."""
-        attempts = [parcel.answer for parcel in lane.parcels if parcel.answer is not None]
-        for parcel in lane.parcels:
-            parcel.answer = None
+        attempts = [queued.answer for queued in queue.batches if queued.answer is not None]
+        for queued in queue.batches:
+            queued.answer = None
         await asyncio.gather(*attempts, return_exceptions=True)
 
     async def _refresh_quietly(self) -> None:
@@ -204,13 +204,13 @@ class BatchSender:
         except (ClientError, Refusal):
             return  # the next attempt meets the same trouble
 
-    def _fail(self, lane: _Lane, trouble: Exception) -> None:
+    def _fail(self, queue: _PartitionQueue, trouble: Exception) -> None:
         """One batch that is lost spoils all: nothing more is sent, and whoever waits is told."""
         self._trouble = self._trouble or trouble
         self._has_room.set()
-        for parcel in lane.parcels:
-            parcel.delivered.cancel()
-        lane.parcels.clear()
+        for queued in queue.batches:
+            queued.delivered.cancel()
+        queue.batches.clear()
 
 
 def _read_answer(answer: ProduceResponse, partition: TopicPartition) -> Offset:

@@ -29,7 +29,7 @@ from headrace.wire.batches.header import (
 )
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace_spark.codec.encoder import EncodedBatch
-from headrace_spark.sink.outputs import StagedBatch
+from headrace_spark.sink.commit_messages import StagedBatch
 from headrace_spark.sink.staging_names import MEMORY
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pyspark import TaskContext
 
 from headrace.model.names import TopicPartition
 from headrace_spark.blocking import BlockingCluster
-from headrace_spark.sink.gathering import encoded_batches
-from headrace_spark.sink.outputs import InlineBatch, TaskOutput, WrittenDirectly
-from headrace_spark.sink.routing import Router
+from headrace_spark.sink.batching import encoded_batches
+from headrace_spark.sink.commit_messages import InlineBatch, TaskOutput, WrittenDirectly
+from headrace_spark.sink.partitioner import Partitioner
 from headrace_spark.sink.sending import BatchSender, take_identity
 from headrace_spark.sink.staging import StagingWriter, ensure_staging_topic
 from headrace_spark.sink.staging_names import OWN_OFFSETS_PARTITION, staging_topic
@@ -32,13 +32,13 @@ def leave_for_commit(
 ) -> TaskOutput:
     """Nothing of it is visible until the driver publishes it; if this attempt does not win, it never is."""
     with BlockingCluster(options.bootstrap_servers, options.settings) as blocking:
-        router = Router(blocking, options.topic, options.batch_bytes_max)
+        partitioner = Partitioner(blocking, options.topic, options.batch_bytes_max)
         inline: list[InlineBatch] = []
         inline_bytes = 0
         sender: BatchSender | None = None
         staging: StagingWriter | None = None
         try:
-            for target, batch in encoded_batches(batches, router, options):
+            for target, batch in encoded_batches(batches, partitioner, options):
                 inline_bytes += len(batch.records)
                 if staging is None and inline_bytes <= INLINE_BYTES_MAX:
                     inline.append(InlineBatch(target, bytes(batch.records), batch.count))
@@ -66,11 +66,11 @@ async def _open_staging(cluster: Cluster, transactional_id: str, task_index: int
 def write_directly(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> WrittenDirectly:
     """This attempt writes each record once, whatever happens to its requests; another attempt writes it again."""
     with BlockingCluster(options.bootstrap_servers, options.settings) as blocking:
-        router = Router(blocking, options.topic, options.batch_bytes_max)
+        partitioner = Partitioner(blocking, options.topic, options.batch_bytes_max)
         sender = blocking.run(_open_sender(blocking.cluster))
         record_count = 0
         try:
-            for target, batch in encoded_batches(batches, router, options):
+            for target, batch in encoded_batches(batches, partitioner, options):
                 blocking.run(_send(sender, target, batch))
                 record_count += batch.count
             blocking.run(sender.flush())

@@ -14,8 +14,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from headrace_spark.blocking import BlockingCluster
+from headrace_spark.sink.commit_messages import TaskOutput
 from headrace_spark.sink.options import SinkOptions
-from headrace_spark.sink.outputs import TaskOutput
 from headrace_spark.sink.publishing import Publication, Publisher
 from headrace_spark.sink.rows import check_schema
 from headrace_spark.sink.staging_names import ID_PREFIX

@@ -21,13 +21,13 @@ IN_A_SMALL_PLACE = f"""
 import resource, sys
 from headrace_spark.offline.exports.task import ExportTask
 from headrace_spark.offline.exports.plan import Piece
-from headrace_spark.offline.scatter import Trouble, attempt
+from headrace_spark.offline.scatter import TaskFailure, attempt
 from headrace_spark.offline.storage import Storage
 
 resource.setrlimit(resource.RLIMIT_FSIZE, ({FILE_BYTES_MAX}, {FILE_BYTES_MAX}))
 task = ExportTask(sys.argv[1], Storage.at(sys.argv[2]), "read-committed", "none")
 outcome = attempt(task, Piece("orders", 0, 0, 500))
-assert isinstance(outcome, Trouble), outcome
+assert isinstance(outcome, TaskFailure), outcome
 print(outcome.what)
 """
 

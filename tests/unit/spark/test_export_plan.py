@@ -9,9 +9,9 @@ import pytest
 
 from headrace_spark.offline.errors import OfflineFailed
 from headrace_spark.offline.exports.manifest import Manifest, WrittenFile
-from headrace_spark.offline.exports.plan import PartitionRange, Piece, Plan, Request, cut
+from headrace_spark.offline.exports.plan import ExportRequest, PartitionRange, Piece, Plan, cut
 
-REQUEST = Request(("orders",), None, "earliest", "latest", "read-committed", "zstd", 1000)
+REQUEST = ExportRequest(("orders",), None, "earliest", "latest", "read-committed", "zstd", 1000)
 
 
 def part(partition: int, start: int, end: int) -> PartitionRange:

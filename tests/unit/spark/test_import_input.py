@@ -12,7 +12,7 @@ import pytest
 from headrace_spark.codec.columns import HEADERS_TYPE, TIMESTAMP_TYPE
 from headrace_spark.offline.errors import OfflineFailed
 from headrace_spark.offline.exports.manifest import MANIFEST_NAME, Manifest, WrittenFile
-from headrace_spark.offline.exports.plan import PLAN_NAME, PartitionRange, Request
+from headrace_spark.offline.exports.plan import PLAN_NAME, ExportRequest, PartitionRange
 from headrace_spark.offline.imports.columns import ColumnNames, as_messages
 from headrace_spark.offline.imports.plan import find_input
 from headrace_spark.offline.storage import Storage
@@ -20,7 +20,7 @@ from headrace_spark.offline.storage import Storage
 if TYPE_CHECKING:
     from pathlib import Path
 
-REQUEST = Request(("a", "b"), None, "earliest", "latest", "read-committed", "zstd", 1000)
+REQUEST = ExportRequest(("a", "b"), None, "earliest", "latest", "read-committed", "zstd", 1000)
 ANY = ColumnNames()
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace_spark.offline.imports.lane_publisher import Parcel
+    from headrace_spark.offline.imports.lane_publisher import TargetedBatch
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def parcels_of(topic: str, *values: str) -> list[Parcel]:
+def batches_of(topic: str, *values: str) -> list[TargetedBatch]:
     """Each value to a partition of its own."""
     return [
         (TopicPartition(topic, index % 2), batch)
@@ -81,7 +81,7 @@ async def test_whatever_gets_lost_nothing_is_lost_or_doubled(
         publisher = LanePublisher(cluster, f"lane-{topic}", topic)
         assert await publisher.take_over() == 0
         for position in range(4):
-            await publisher.publish(parcels_of(topic, f"{position}a", f"{position}b"), position + 1)
+            await publisher.publish(batches_of(topic, f"{position}a", f"{position}b"), position + 1)
         await publisher.close()
 
     assert network.fates[request_type.API_KEY] == [] or request_type is InitProducerIdRequest
@@ -92,12 +92,12 @@ async def test_a_second_task_goes_on_and_the_first_is_locked_out(broker: Broker,
     async with system_cluster(broker.bootstrap_servers) as one, system_cluster(broker.bootstrap_servers) as other:
         first, second = (LanePublisher(cluster, f"lane-{topic}", topic) for cluster in (one, other))
         await first.take_over()
-        await first.publish(parcels_of(topic, "1"), 10)
+        await first.publish(batches_of(topic, "1"), 10)
 
         assert await second.take_over() == 10
         with pytest.raises(ProducerFenced):
-            await first.publish(parcels_of(topic, "not this"), 20)
-        await second.publish(parcels_of(topic, "2"), 20)
+            await first.publish(batches_of(topic, "not this"), 20)
+        await second.publish(batches_of(topic, "2"), 20)
         await first.close()
         await second.close()
 
@@ -109,7 +109,7 @@ async def test_lanes_do_not_know_each_other(broker: Broker, topic: str) -> None:
         publishers = [LanePublisher(cluster, f"lane-{topic}-{index}", topic) for index in range(3)]
         for index, publisher in enumerate(publishers):
             await publisher.take_over()
-            await publisher.publish(parcels_of(topic, f"{index}"), index + 1)
+            await publisher.publish(batches_of(topic, f"{index}"), index + 1)
         again = [LanePublisher(cluster, f"lane-{topic}-{index}", topic) for index in range(3)]
         positions = [await publisher.take_over() for publisher in again]
         for publisher in (*publishers, *again):

@@ -51,7 +51,7 @@ def test_a_file_that_fails_leaves_nothing(storage: Storage) -> None:
 def test_what_is_not_there_is_none(storage: Storage) -> None:
     assert storage.read("nothing") is None
     assert storage.size("nothing") is None
-    assert Storage.at(f"{storage.place.rstrip('/')}/nowhere").list() == {}
+    assert Storage.at(f"{storage.location.rstrip('/')}/nowhere").list() == {}
     storage.delete("nothing")
 
 

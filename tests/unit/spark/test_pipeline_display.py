@@ -14,7 +14,7 @@ from headrace.cli.pipeline.text import run_row, status_text
 from headrace_spark.pipeline.file.loader import load
 from headrace_spark.pipeline.run.display import JsonLines, LiveTable
 from headrace_spark.pipeline.run.failures import PipelineFailure
-from headrace_spark.pipeline.run.query_progress import Progress, lag_of, progress_of, topics_made_anew
+from headrace_spark.pipeline.run.query_progress import BatchProgress, lag_of, progress_of, topics_made_anew
 from headrace_spark.pipeline.status.query_status import QueryStatus
 from headrace_spark.pipeline.status.run_status import RunState, new_run
 
@@ -40,7 +40,7 @@ def test_every_line_of_json_says_what_it_is_about(pipeline: Pipeline) -> None:
     with JsonLines(pipeline, lines.append) as display:
         display.tell(RUN)
         display.tell(replace(RUN, queries=()))  # no news
-        display.batch(Progress("topic-totals", 3, "2026-01-01T12:00:00Z", 12, 5.5, 250, 0, 0, 0))
+        display.batch(BatchProgress("topic-totals", 3, "2026-01-01T12:00:00Z", 12, 5.5, 250, 0, 0, 0))
         display.rows("console", 4, [{"a": "ä"}], 7)
         display.restarting(PipelineFailure("topic-totals", PySparkException("the disk is full")), 2.0)
     told = [json.loads(line) for line in lines]
@@ -136,7 +136,7 @@ def test_what_spark_tells_becomes_a_few_numbers() -> None:
             {"numRowsTotal": 1, "memoryUsedBytes": 50, "numRowsDroppedByWatermark": 1},
         ],
     }
-    assert progress_of("q", told) == Progress("q", 3, "2026-01-01T12:00:00.000Z", 100, 312.5, 320, None, 5, 150, 3)
+    assert progress_of("q", told) == BatchProgress("q", 3, "2026-01-01T12:00:00.000Z", 100, 312.5, 320, None, 5, 150, 3)
 
 
 def test_a_topic_that_was_made_anew_is_seen_between_start_and_end() -> None:

@@ -145,7 +145,7 @@ def test_a_full_disk_does_not_hide_the_failure(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("error", "is_hopeless"),
+    ("error", "is_permanent"),
     [
         (ClusterUnreachable("no node answers"), False),
         (PySparkException("the disk is full"), False),
@@ -155,8 +155,8 @@ def test_a_full_disk_does_not_hide_the_failure(tmp_path: Path, monkeypatch: pyte
         (SparkGone(), True),
     ],
 )
-def test_what_would_end_the_same_way_is_not_tried_again(error: Exception, is_hopeless: bool) -> None:
-    assert PipelineFailure("topic-a", error).is_hopeless == is_hopeless
+def test_what_would_end_the_same_way_is_not_tried_again(error: Exception, is_permanent: bool) -> None:
+    assert PipelineFailure("topic-a", error).is_permanent == is_permanent
 
 
 def test_pauses_double_up_to_their_limit_and_attempts_end() -> None:

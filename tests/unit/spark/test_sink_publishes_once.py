@@ -22,7 +22,7 @@ from headrace.wire.messages.end_txn import EndTxnRequest
 from headrace.wire.messages.produce import ProduceRequest, ProduceResponse
 from headrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from headrace_spark.codec.encoder import EncodedBatch
-from headrace_spark.sink.outputs import StagedBatch
+from headrace_spark.sink.commit_messages import StagedBatch
 from headrace_spark.sink.publishing import Publication, Publisher, StaleBatch
 from headrace_spark.sink.sending import BatchSender, take_identity
 from headrace_spark.sink.staging import _restored
@@ -35,7 +35,7 @@ from tests.unit.spark.sink_inputs import committed_records, committed_values, op
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace_spark.sink.outputs import TaskOutput
+    from headrace_spark.sink.commit_messages import TaskOutput
 
 LARGE = 1000  # bytes of a value; a few hundred of these do not fit into a message
 QUERY = "spark-sink-of-a-test"

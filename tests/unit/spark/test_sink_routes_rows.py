@@ -15,9 +15,9 @@ from headrace.wire.batches.records import decode_records
 from headrace.wire.partitioning import partition_for_key
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.codec.columns import HEADERS_TYPE, TIMESTAMP_TYPE
-from headrace_spark.sink import gathering
-from headrace_spark.sink.gathering import encoded_batches
-from headrace_spark.sink.routing import Router
+from headrace_spark.sink import batching
+from headrace_spark.sink.batching import encoded_batches
+from headrace_spark.sink.partitioner import Partitioner
 from headrace_spark.sink.tasks import write_directly
 from tests.clients.nodes import new_name
 from tests.unit.spark.sink_inputs import committed_records, options_for
@@ -52,7 +52,7 @@ def test_keys_decide_as_for_every_kafka_client(blocking: BlockingCluster, topic:
     batch = pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(keys, pa.binary())})
     found = {
         value.as_py(): target.partition
-        for target, share in Router(blocking, topic, BATCH_BYTES).split(batch)
+        for target, share in Partitioner(blocking, topic, BATCH_BYTES).split(batch)
         for value in share.column("value")
     }
     assert found == {key: partition_for_key(key, 5) for key in keys}
@@ -68,7 +68,7 @@ def test_a_partition_that_is_given_beats_the_key(blocking: BlockingCluster, topi
     )
     found = [
         (target.partition, share.column("value").to_pylist())
-        for target, share in Router(blocking, topic, BATCH_BYTES).split(batch)
+        for target, share in Partitioner(blocking, topic, BATCH_BYTES).split(batch)
     ]
     assert sorted(found) == sorted([(4, [b"0", b"3"]), (partition_for_key(b"b", 5), [b"1"]), (3, [b"2"])])
 
@@ -82,7 +82,7 @@ def test_rows_keep_their_order_within_each_partition(blocking: BlockingCluster, 
     )
     found = {
         target.partition: [int(value.as_py()) for value in share.column("value")]
-        for target, share in Router(blocking, topic, BATCH_BYTES).split(batch)
+        for target, share in Partitioner(blocking, topic, BATCH_BYTES).split(batch)
     }
     assert found == {one: [it for it in numbers if partitions[it] == one] for one in sorted(set(partitions))}
 
@@ -91,14 +91,14 @@ def test_rows_keep_their_order_within_each_partition(blocking: BlockingCluster, 
 def test_a_partition_that_is_not_there_is_told(blocking: BlockingCluster, topic: str, wrong: int) -> None:
     batch = pa.record_batch({"value": pa.array(["x"]), "partition": pa.array([wrong], pa.int32())})
     with pytest.raises(ValueError, match=f"a row names partition {wrong} of topic '{topic}'.* 0 to 4"):
-        list(Router(blocking, topic, BATCH_BYTES).split(batch))
+        list(Partitioner(blocking, topic, BATCH_BYTES).split(batch))
 
 
 def test_rows_without_a_key_take_turns_a_batch_at_a_time(blocking: BlockingCluster, topic: str) -> None:
-    router = Router(blocking, topic, BATCH_BYTES)
+    partitioner = Partitioner(blocking, topic, BATCH_BYTES)
     bytes_by_partition: Counter[int] = Counter()
     for _ in range(50):  # ten rounds of all partitions
-        for target, share in router.split(pa.record_batch({"value": pa.array([b"x" * 96] * 10, pa.binary())})):
+        for target, share in partitioner.split(pa.record_batch({"value": pa.array([b"x" * 96] * 10, pa.binary())})):
             bytes_by_partition[target.partition] += share.num_rows
     assert set(bytes_by_partition) == set(range(5))
     assert max(bytes_by_partition.values()) - min(bytes_by_partition.values()) <= 2 * BATCH_BYTES // 100
@@ -107,14 +107,14 @@ def test_rows_without_a_key_take_turns_a_batch_at_a_time(blocking: BlockingClust
 def test_what_is_gathered_for_many_targets_goes_out_when_memory_is_short(
     broker: Broker, blocking: BlockingCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "GATHERED_BYTES_MAX", 1000)
+    monkeypatch.setattr(batching, "ACCUMULATED_BYTES_MAX", 1000)
     values = [f"value {number}".encode() for number in range(500)]
     batches = [
         pa.record_batch({"key": pa.array(some, pa.binary()), "value": pa.array(some, pa.binary())})
         for some in (values[:200], values[200:201], values[201:])
     ]
-    router = Router(blocking, topic, BATCH_BYTES)
-    encoded = list(encoded_batches(batches, router, options_for(broker.bootstrap_servers, topic)))
+    partitioner = Partitioner(blocking, topic, BATCH_BYTES)
+    encoded = list(encoded_batches(batches, partitioner, options_for(broker.bootstrap_servers, topic)))
     found = {
         record.value: target.partition
         for target, batch in encoded
@@ -131,17 +131,17 @@ def test_topics_come_from_the_column_unless_the_option_says(broker: Broker, bloc
     batch = pa.record_batch({"value": pa.array(["a", "b", "c"]), "topic": pa.array([names[0], names[1], names[0]])})
     found = {
         target.topic: share.column("value").to_pylist()
-        for target, share in Router(blocking, None, BATCH_BYTES).split(batch)
+        for target, share in Partitioner(blocking, None, BATCH_BYTES).split(batch)
     }
     assert found == {names[0]: [b"a", b"c"], names[1]: [b"b"]}
     broker.create_topic(names[2])
-    assert {target.topic for target, _ in Router(blocking, names[2], BATCH_BYTES).split(batch)} == {names[2]}
+    assert {target.topic for target, _ in Partitioner(blocking, names[2], BATCH_BYTES).split(batch)} == {names[2]}
 
 
 def test_a_row_without_a_topic_is_told(blocking: BlockingCluster, topic: str) -> None:
     batch = pa.record_batch({"value": pa.array(["a", "b"]), "topic": pa.array([topic, None])})
     with pytest.raises(ValueError, match="a row has no topic"):
-        list(Router(blocking, None, BATCH_BYTES).split(batch))
+        list(Partitioner(blocking, None, BATCH_BYTES).split(batch))
 
 
 def test_a_missing_topic_is_created_by_a_cluster_that_does_so(broker: Broker) -> None:

@@ -20,7 +20,7 @@ from headrace.cli.terminal.output import answer, answer_json, bytes_text, durati
 
 if TYPE_CHECKING:
     from headrace_spark.offline.exports.bounds import Bound
-    from headrace_spark.offline.exports.job import Export, Exported, Progress
+    from headrace_spark.offline.exports.job import Export, ExportProgress, ExportResult
 
 GO_ON = "run the same command again to go on where it stopped"
 
@@ -94,24 +94,26 @@ def command(
         raise click.UsageError(f"nothing lies between --from {from_} and --to {to}: --to is not included")
     with complaints(GO_ON):
         from headrace_spark.offline.exports.job import Export
-        from headrace_spark.offline.exports.plan import Request
+        from headrace_spark.offline.exports.plan import ExportRequest
         from headrace_spark.offline.storage import Storage
 
-        request = Request(tuple(sorted(set(topics))), topics_pattern, from_, to, isolation, compression, file_size)
+        request = ExportRequest(
+            tuple(sorted(set(topics))), topics_pattern, from_, to, isolation, compression, file_size
+        )
         exported = _export(Export(bootstrap_servers, request, start, end, Storage.at(out)), master)
     _summarise(exported, out, form)
 
 
-def _export(export: Export, master: str) -> Exported:
-    from headrace_spark.offline.exports.job import Exported, prepare_export, run_export
+def _export(export: Export, master: str) -> ExportResult:
+    from headrace_spark.offline.exports.job import ExportResult, prepare_export, run_export
     from headrace_spark.offline.exports.manifest import Manifest
 
     plan = prepare_export(export)
     if isinstance(plan, Manifest):
-        return Exported(plan, 0.0, was_there=True)
+        return ExportResult(plan, 0.0, was_there=True)
     with spark_for("headrace export", master) as spark, progress_of("exporting") as show:
 
-        def on_progress(progress: Progress) -> None:
+        def on_progress(progress: ExportProgress) -> None:
             show(progress.done, progress.total, progress.rows, progress.record_bytes)
 
         return run_export(spark, export, plan, on_progress)
@@ -142,7 +144,7 @@ def _bound(option: str, text: str) -> Bound:
     return place
 
 
-def _summarise(exported: Exported, out: str, form: str) -> None:
+def _summarise(exported: ExportResult, out: str, form: str) -> None:
     manifest = exported.manifest
     mb_per_s = 0.0 if exported.was_there else manifest.record_bytes / 1e6 / exported.duration_s
     if form == "json":

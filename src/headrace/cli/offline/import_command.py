@@ -11,7 +11,7 @@ from headrace.cli.terminal.options import HELP, bootstrap_server, chosen_bootstr
 from headrace.cli.terminal.output import answer, answer_json, bytes_text, duration_text, facts_text, talk
 
 if TYPE_CHECKING:
-    from headrace_spark.offline.imports.job import Import, Imported
+    from headrace_spark.offline.imports.job import Import, ImportResult
     from headrace_spark.offline.imports.rate_limit import Rate
 
 GO_ON = "run the same command again to go on: what was sent is not sent twice"
@@ -87,13 +87,13 @@ def command(
     _summarise(imported, topic, form)
 
 
-def _import(job: Import, master: str) -> Imported:
-    from headrace_spark.offline.imports.job import Imported, prepare_import, run_import
+def _import(job: Import, master: str) -> ImportResult:
+    from headrace_spark.offline.imports.job import ImportResult, prepare_import, run_import
 
     prepared = prepare_import(job)
     found = prepared.found
     if prepared.rows_before >= found.rows:
-        return Imported(found.rows, 0, 0, 0.0)
+        return ImportResult(found.rows, 0, 0, 0.0)
     with spark_for("headrace import", master) as spark, progress_of("importing") as show:
 
         def on_progress(rows: int) -> None:
@@ -115,7 +115,7 @@ def _rate(text: str | None) -> Rate:
         raise click.BadParameter(str(wrong), param_hint="--rate") from wrong
 
 
-def _summarise(imported: Imported, topic: str, form: str) -> None:
+def _summarise(imported: ImportResult, topic: str, form: str) -> None:
     mb_per_s = imported.record_bytes / 1e6 / imported.duration_s if imported.duration_s else 0.0
     if form == "json":
         answer_json(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
     from headrace_spark.offline.exports.bounds import Bound
     from headrace_spark.offline.exports.manifest import WrittenFile
-    from headrace_spark.offline.exports.plan import Request
+    from headrace_spark.offline.exports.plan import ExportRequest
     from headrace_spark.offline.storage import Storage
 
 CLIENT_ID: Final = "headrace-export"
@@ -39,13 +39,13 @@ class Export:
     """What to export, from where, and to where."""
 
     bootstrap_servers: str
-    request: Request
+    request: ExportRequest
     start: Bound
     end: Bound
     storage: Storage
 
 
-class Progress(NamedTuple):
+class ExportProgress(NamedTuple):
     """How far it is, for a display."""
 
     done: int
@@ -55,7 +55,7 @@ class Progress(NamedTuple):
     record_bytes: int
 
 
-class Exported(NamedTuple):
+class ExportResult(NamedTuple):
     manifest: Manifest
     duration_s: float
     """Reading and writing; not what Spark takes to start."""
@@ -71,10 +71,10 @@ def prepare_export(export: Export) -> Plan | Manifest:
     storage, request = export.storage, export.request
     manifest = read_manifest(storage)
     stored = storage.read(PLAN_NAME)
-    earlier = manifest or (None if stored is None else Plan.from_json(stored, f"{storage.place}/{PLAN_NAME}"))
+    earlier = manifest or (None if stored is None else Plan.from_json(stored, f"{storage.location}/{PLAN_NAME}"))
     if earlier is not None and (differences := request.differences(earlier.request)):
         raise OfflineFailed(
-            f"{storage.place} holds another export already: {'; '.join(differences)}",
+            f"{storage.location} holds another export already: {'; '.join(differences)}",
             "export to another place, or ask for the same again to go on with it",
         )
     if manifest is not None:
@@ -90,31 +90,33 @@ def prepare_export(export: Export) -> Plan | Manifest:
     return plan
 
 
-def run_export(spark: SparkSession, export: Export, plan: Plan, on_progress: Callable[[Progress], None]) -> Exported:
+def run_export(
+    spark: SparkSession, export: Export, plan: Plan, on_progress: Callable[[ExportProgress], None]
+) -> ExportResult:
     """Follow the plan. OfflineFailed if something is in the way; what is written by then counts for the next run."""
     started_s = time.monotonic()
     task = ExportTask(export.bootstrap_servers, export.storage, export.request.isolation, export.request.compression)
     tally = _Tally(sum(piece.end - piece.start for piece in plan.pieces), on_progress)
-    files = Scatter(spark, task).run(plan.pieces, f"export to {export.storage.place}", tally.add, tally.show)
+    files = Scatter(spark, task).run(plan.pieces, f"export to {export.storage.location}", tally.add, tally.show)
     found = export.storage.list()
     _check_visible(export.storage, files, found)
     manifest = Manifest(plan.request, plan.ranges, tuple(files), datetime.now(UTC).isoformat(timespec="seconds"))
     export.storage.write(MANIFEST_NAME, manifest.to_json())
     for name in filter(is_temporary, found):
         export.storage.delete(name)  # of attempts that were killed
-    return Exported(manifest, time.monotonic() - started_s, was_there=False)
+    return ExportResult(manifest, time.monotonic() - started_s, was_there=False)
 
 
 class _Tally:
     """Adds up what tasks report."""
 
-    def __init__(self, total: int, on_progress: Callable[[Progress], None]) -> None:
-        self._progress = Progress(0, total, 0, 0)
+    def __init__(self, total: int, on_progress: Callable[[ExportProgress], None]) -> None:
+        self._progress = ExportProgress(0, total, 0, 0)
         self._on_progress = on_progress
 
     def add(self, file: WrittenFile) -> None:
         done, total, rows, record_bytes = self._progress
-        self._progress = Progress(
+        self._progress = ExportProgress(
             done + file.end - file.start, total, rows + file.rows, record_bytes + file.record_bytes
         )
 
@@ -148,7 +150,8 @@ async def _check_topics(cluster: Cluster, plan: Plan) -> None:
 def _check_empty(storage: Storage) -> None:
     if others := [name for name in storage.list() if not is_temporary(name)]:
         raise OfflineFailed(
-            f"{storage.place} is not empty and holds no export: {others[0]}", "export to a place that is empty or new"
+            f"{storage.location} is not empty and holds no export: {others[0]}",
+            "export to a place that is empty or new",
         )
 
 
@@ -157,6 +160,6 @@ def _check_visible(storage: Storage, files: list[WrittenFile], found: dict[str, 
     for file in files:
         if found.get(file.path) != file.file_bytes:
             raise OfflineFailed(
-                f"a task wrote {file.path}, but it is not to be seen in {storage.place} from here",
+                f"a task wrote {file.path}, but it is not to be seen in {storage.location} from here",
                 "give a place that all machines of the cluster share, such as s3://bucket/path or a network directory",
             )

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace_spark.offline.errors import OfflineFailed
-from headrace_spark.offline.exports.plan import PartitionRange, Request, read_json, request_from
+from headrace_spark.offline.exports.plan import ExportRequest, PartitionRange, read_json, request_from
 
 if TYPE_CHECKING:
     from headrace_spark.offline.storage import Storage
@@ -35,7 +35,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    request: Request
+    request: ExportRequest
     ranges: tuple[PartitionRange, ...]
     files: tuple[WrittenFile, ...]
     """By topic, partition and offset."""
@@ -84,4 +84,4 @@ class Manifest:
 
 def read_manifest(storage: Storage) -> Manifest | None:
     text = storage.read(MANIFEST_NAME)
-    return None if text is None else Manifest.from_json(text, f"{storage.place}/{MANIFEST_NAME}")
+    return None if text is None else Manifest.from_json(text, f"{storage.location}/{MANIFEST_NAME}")

@@ -23,7 +23,7 @@ OFFSET_DIGITS: Final = 20  # those of the largest offset, as Kafka names its seg
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ExportRequest:
     """What was asked for, in the words of the command line. A second run must ask for the same."""
 
     topics: tuple[str, ...]
@@ -34,7 +34,7 @@ class Request:
     compression: str
     file_bytes: int
 
-    def differences(self, other: Request) -> list[str]:
+    def differences(self, other: ExportRequest) -> list[str]:
         """`from is 'earliest', was '5'`, for each that differs."""
         return [
             f"{field.name.rstrip('_').replace('_', '-')} is {_shown(getattr(self, field.name))}, "
@@ -75,7 +75,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    request: Request
+    request: ExportRequest
     ranges: tuple[PartitionRange, ...]
     pieces: tuple[Piece, ...]
 
@@ -102,8 +102,8 @@ class Plan:
             raise OfflineFailed(f"{where} is damaged: {wrong!r}", "delete it to begin the export again") from wrong
 
 
-def request_from(content: Mapping[str, Any]) -> Request:
-    return Request(**{**content, "topics": tuple(content["topics"])})
+def request_from(content: Mapping[str, Any]) -> ExportRequest:
+    return ExportRequest(**{**content, "topics": tuple(content["topics"])})
 
 
 def read_json(text: bytes, form: str, version: int, where: str) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class ExportTask:
         facts = json.loads((metadata.metadata or {}).get(FACTS_KEY, b"{}"))
         if facts.get("piece") != _piece_facts(piece):
             raise OfflineFailed(
-                f"{self.storage.place}/{piece.path} is in the way: it is no file of this export",
+                f"{self.storage.location}/{piece.path} is in the way: it is no file of this export",
                 "move it away, or export to another place",
             )
         return _written(piece, metadata.num_rows, facts["record_bytes"], size, self.storage.sha256(piece.path))

@@ -14,7 +14,7 @@ from headrace.client.groups.group_offsets import fetch_offsets
 from headrace.model.errors import Refusal
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.offline.errors import OfflineFailed
-from headrace_spark.offline.imports.lane_publisher import place_of
+from headrace_spark.offline.imports.lane_publisher import progress_partition_of
 from headrace_spark.offline.imports.plan import NO_PARTITION, Input, Lane, find_input
 from headrace_spark.offline.imports.task import ImportTask, lane_id
 from headrace_spark.offline.scatter import Scatter
@@ -53,7 +53,7 @@ class Import:
     """Of the import. Under another one, the same files are sent again."""
 
 
-class Prepared(NamedTuple):
+class PreparedImport(NamedTuple):
     import_id: str
     found: Input
     batch_bytes_max: int
@@ -61,7 +61,7 @@ class Prepared(NamedTuple):
     """Sent by earlier runs."""
 
 
-class Imported(NamedTuple):
+class ImportResult(NamedTuple):
     rows: int
     rows_sent: int
     """By this run; the others were there."""
@@ -69,12 +69,12 @@ class Imported(NamedTuple):
     duration_s: float
 
 
-def prepare_import(job: Import) -> Prepared:
+def prepare_import(job: Import) -> PreparedImport:
     """Before Spark is started: look at files and topic, and see what an earlier run has sent."""
     found = find_input(job.storage, job.columns, job.source_topic)
     if job.keeps_partitions and not found.is_export:
         raise OfflineFailed(
-            f"{job.storage.place} holds no export, so its rows have no partition to keep",
+            f"{job.storage.location} holds no export, so its rows have no partition to keep",
             "leave out --partition-by source",
         )
     if not job.keeps_partitions:
@@ -85,7 +85,7 @@ def prepare_import(job: Import) -> Prepared:
         return blocking.run(_prepare(blocking.cluster, job, found))
 
 
-async def _prepare(cluster: Cluster, job: Import, found: Input) -> Prepared:
+async def _prepare(cluster: Cluster, job: Import, found: Input) -> PreparedImport:
     topic = await cluster.topic(job.topic)
     last = max((lane.source_partition for lane in found.lanes), default=NO_PARTITION)
     if last >= len(topic.partitions):
@@ -98,10 +98,12 @@ async def _prepare(cluster: Cluster, job: Import, found: Input) -> Prepared:
     configs = {config.name: config.value for config in await Admin(cluster).describe_configs(resource)}
     batch_bytes_max = min(BATCH_BYTES, int(configs.get(MAX_MESSAGE_BYTES) or BATCH_BYTES))
     positions = Positions(cluster, import_id, job.topic, found)
-    return Prepared(import_id, found, batch_bytes_max, sum((await positions.find()).values()))
+    return PreparedImport(import_id, found, batch_bytes_max, sum((await positions.find()).values()))
 
 
-def run_import(spark: SparkSession, job: Import, prepared: Prepared, on_progress: Callable[[int], None]) -> Imported:
+def run_import(
+    spark: SparkSession, job: Import, prepared: PreparedImport, on_progress: Callable[[int], None]
+) -> ImportResult:
     """Send what is not sent yet. `on_progress` hears how many rows are. OfflineFailed if something is in the way."""
     started_s = time.monotonic()
     found = prepared.found
@@ -121,7 +123,7 @@ def run_import(spark: SparkSession, job: Import, prepared: Prepared, on_progress
         # The longest first: one that begins late would keep everybody waiting.
         lanes = sorted(found.lanes, key=lambda lane: -lane.rows)
         sent: list[SentLane] = Scatter(spark, task).run(lanes, f"import to {job.topic}", lambda _: None, watch.look)
-    return Imported(
+    return ImportResult(
         found.rows,
         sum(lane.rows_sent for lane in sent),
         sum(lane.record_bytes for lane in sent),
@@ -133,7 +135,7 @@ class Positions:
     """How many rows of each lane are sent, as its group says."""
 
     def __init__(self, cluster: Cluster, import_id: str, topic: str, found: Input) -> None:
-        self._place = place_of(topic)
+        self._progress_partition = progress_partition_of(topic)
         self._coordinators = {
             lane.name: (group := lane_id(import_id, lane), Coordinator(cluster, CoordinatorKind.GROUP, group))
             for lane in found.lanes
@@ -142,8 +144,10 @@ class Positions:
     async def find(self) -> dict[str, int]:
         found = {}
         for name, (group_id, coordinator) in self._coordinators.items():
-            committed = await fetch_offsets(coordinator, group_id, [self._place])
-            found[name] = int(committed[self._place].offset) if self._place in committed else 0
+            committed = await fetch_offsets(coordinator, group_id, [self._progress_partition])
+            found[name] = (
+                int(committed[self._progress_partition].offset) if self._progress_partition in committed else 0
+            )
         return found
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.client.producing.batch import Identity
     from headrace_spark.codec.encoder import EncodedBatch
 
-    Parcel = tuple[TopicPartition, EncodedBatch]
+    TargetedBatch = tuple[TopicPartition, EncodedBatch]
 
 TRANSACTION_TIMEOUT_MS: Final = 60_000  # Kafka's default: so long may a task that died hold up who reads committed
 
@@ -38,7 +38,7 @@ _ENDED_BY_COORDINATOR: Final = {
 }
 
 
-def place_of(topic: str) -> TopicPartition:
+def progress_partition_of(topic: str) -> TopicPartition:
     """What the group's offset is kept for. It must exist, and says nothing: every lane has a group of its own."""
     return TopicPartition(topic, 0)
 
@@ -48,20 +48,22 @@ class LanePublisher:
         """`lane_id` is the transactional id and the group."""
         self._cluster = cluster
         self._group = GroupMetadata(lane_id)
-        self._place = place_of(topic)
+        self._progress_partition = progress_partition_of(topic)
         self._transactions = Transactions(cluster, lane_id, TRANSACTION_TIMEOUT_MS)
         self._sender: BatchSender | None = None
         self._identity: Identity | None = None
 
     async def take_over(self) -> int:
         """How many rows of the lane are sent already. Nobody else can send any from here on."""
-        await self._cluster.topic(self._place.topic)
+        await self._cluster.topic(self._progress_partition.topic)
         await self._transactions.begin()
         coordinator = Coordinator(self._cluster, CoordinatorKind.GROUP, self._group.group_id)
-        committed = await fetch_offsets(coordinator, self._group.group_id, [self._place], require_stable=True)
-        return int(committed[self._place].offset) if self._place in committed else 0
+        committed = await fetch_offsets(
+            coordinator, self._group.group_id, [self._progress_partition], require_stable=True
+        )
+        return int(committed[self._progress_partition].offset) if self._progress_partition in committed else 0
 
-    async def publish(self, parcels: Sequence[Parcel], rows_sent: int) -> None:
+    async def publish(self, batches: Sequence[TargetedBatch], rows_sent: int) -> None:
         """These batches, and that the lane has then come so far. Trouble that passes is ridden out."""
         patience = Patience(self._cluster, self._cluster.settings.retry_for_s)
         while True:
@@ -69,7 +71,7 @@ class LanePublisher:
                 if self._transactions.phase is Phase.IDLE:
                     await self._transactions.begin()
                 if self._transactions.phase is not Phase.COMMITTING:
-                    await self._send(parcels, rows_sent)
+                    await self._send(batches, rows_sent)
                     self._transactions.begin_commit()
                 # After an unknown outcome only this can be repeated, and does no harm if it was committed.
                 await self._transactions.commit()
@@ -92,13 +94,13 @@ class LanePublisher:
         if self._sender is not None:
             await self._sender.close()
 
-    async def _send(self, parcels: Sequence[Parcel], rows_sent: int) -> None:
-        identity = await self._transactions.admit(sorted({partition for partition, _ in parcels}))
+    async def _send(self, batches: Sequence[TargetedBatch], rows_sent: int) -> None:
+        identity = await self._transactions.admit(sorted({partition for partition, _ in batches}))
         sender = await self._sender_for(identity)
-        for partition, batch in parcels:
+        for partition, batch in batches:
             await sender.send(partition, batch)
         await sender.flush()
-        await self._transactions.send_offsets({self._place: rows_sent}, self._group)
+        await self._transactions.send_offsets({self._progress_partition: rows_sent}, self._group)
 
     async def _sender_for(self, identity: Identity) -> BatchSender:
         """A sender numbers batches for one identity. Where each transaction has its own epoch, each has a sender."""

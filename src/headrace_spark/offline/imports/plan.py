@@ -77,7 +77,7 @@ class Input:
 def find_input(storage: Storage, names: ColumnNames, source_topic: str | None) -> Input:
     """An export if there is a manifest, else every Parquet file below the place. Looks into files, sends nothing."""
     if storage.size("") is not None:
-        raise OfflineFailed(f"{storage.place} is a file", "give the directory that it lies in")
+        raise OfflineFailed(f"{storage.location} is a file", "give the directory that it lies in")
     manifest = read_manifest(storage)
     if manifest is not None:
         found = _from_export(storage, manifest, source_topic)
@@ -85,11 +85,11 @@ def find_input(storage: Storage, names: ColumnNames, source_topic: str | None) -
         return found
     if storage.size(PLAN_NAME) is not None:
         raise OfflineFailed(
-            f"the export in {storage.place} is not finished: it has a plan, but no manifest yet",
+            f"the export in {storage.location} is not finished: it has a plan, but no manifest yet",
             "run its `headrace export` again first",
         )
     if source_topic is not None:
-        raise OfflineFailed(f"{storage.place} holds no export, so there is no source topic {source_topic!r} in it")
+        raise OfflineFailed(f"{storage.location} holds no export, so there is no source topic {source_topic!r} in it")
     return _from_files(storage, names)
 
 
@@ -106,7 +106,7 @@ def _from_export(storage: Storage, manifest: Manifest, source_topic: str | None)
         if file.topic == chosen:
             if there.get(file.path) != file.file_bytes:
                 raise OfflineFailed(
-                    f"{storage.place}/{file.path} is missing or has not the {file.file_bytes} bytes that "
+                    f"{storage.location}/{file.path} is missing or has not the {file.file_bytes} bytes that "
                     f"{MANIFEST_NAME} says",
                     "export it again",
                 )
@@ -121,13 +121,13 @@ def _from_files(storage: Storage, names: ColumnNames) -> Input:
     paths = {path: size for path, size in storage.list().items() if _is_parquet(path)}
     if not paths:
         raise OfflineFailed(
-            f"there is no Parquet file in {storage.place}",
+            f"there is no Parquet file in {storage.location}",
             "files to import end in .parquet, and neither they nor their directories begin with . or _",
             is_not_found=True,
         )
 
     def look(path: str) -> InputFile:
-        where = f"{storage.place}/{path}"
+        where = f"{storage.location}/{path}"
         file = open_parquet(storage, path)
         names.chosen(file.schema_arrow, where)
         return InputFile(path, file.metadata.num_rows, paths[path])
@@ -141,7 +141,7 @@ def _check_columns(storage: Storage, found: Input, names: ColumnNames) -> None:
     """All files of an export have the same columns: one look is enough."""
     if found.lanes:
         path = found.lanes[0].files[0].path
-        names.chosen(open_parquet(storage, path).schema_arrow, f"{storage.place}/{path}")
+        names.chosen(open_parquet(storage, path).schema_arrow, f"{storage.location}/{path}")
 
 
 def open_parquet(storage: Storage, path: str) -> pq.ParquetFile:
@@ -150,7 +150,7 @@ def open_parquet(storage: Storage, path: str) -> pq.ParquetFile:
     except pa.ArrowInvalid as wrong:
         reason = " ".join(str(wrong).split())
         raise OfflineFailed(
-            f"{storage.place}/{path} is not Parquet, or damaged: {reason}", "move it away, or replace it"
+            f"{storage.location}/{path} is not Parquet, or damaged: {reason}", "move it away, or replace it"
         ) from wrong
 
 

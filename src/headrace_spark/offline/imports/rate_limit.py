@@ -39,8 +39,8 @@ class Rate:
         return max(by_rows, by_bytes)
 
 
-class Pace:
-    """Says how long to wait before the next lot. Time that was lost is not made up for: a limit holds at any moment."""
+class RateLimiter:
+    """Says how long to wait before the next chunk. Lost time is not made up for: a limit holds at any moment."""
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate

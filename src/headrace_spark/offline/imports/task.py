@@ -19,24 +19,24 @@ from headrace_spark.offline.errors import OfflineFailed
 from headrace_spark.offline.imports.columns import as_messages
 from headrace_spark.offline.imports.lane_publisher import LanePublisher
 from headrace_spark.offline.imports.plan import NO_PARTITION, open_parquet
-from headrace_spark.offline.imports.rate_limit import Pace
-from headrace_spark.sink.routing import Router
+from headrace_spark.offline.imports.rate_limit import RateLimiter
+from headrace_spark.sink.partitioner import Partitioner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.wire.batches.header import Codec
     from headrace_spark.offline.imports.columns import ColumnNames
-    from headrace_spark.offline.imports.lane_publisher import Parcel
+    from headrace_spark.offline.imports.lane_publisher import TargetedBatch
     from headrace_spark.offline.imports.plan import Lane
     from headrace_spark.offline.imports.rate_limit import Rate
     from headrace_spark.offline.storage import Storage
 
 CLIENT_ID: Final = "headrace-import"
 RETRY_FOR_S: Final = 60.0  # a node that restarts is waited for
-LOT_BYTES: Final = 16 << 20  # what one transaction carries: beside this much its commit costs little
-LOT_S: Final = 0.25  # under a rate limit, no more than this at once: smooth enough that nobody sees the steps
-LOT_ROWS_MAX: Final = 256 * 1024
+CHUNK_BYTES: Final = 16 << 20  # what one transaction carries: beside this much its commit costs little
+CHUNK_S: Final = 0.25  # under a rate limit, no more than this at once: smooth enough that nobody sees the steps
+CHUNK_ROWS_MAX: Final = 256 * 1024
 TOO_LARGE: Final = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 
 
@@ -50,8 +50,8 @@ class SentLane(NamedTuple):
     """Keys and values of those."""
 
 
-class Lot(NamedTuple):
-    parcels: list[Parcel]
+class Chunk(NamedTuple):
+    batches: list[TargetedBatch]
     rows: int
     record_bytes: int
 
@@ -91,42 +91,42 @@ class ImportTask:
                 blocking.run(publisher.close())
 
     def _send(self, lane: Lane, blocking: BlockingCluster, publisher: LanePublisher) -> SentLane:
-        """While one lot is on its way, the next is read and encoded."""
+        """While one chunk is on its way, the next is read and encoded."""
         sent_before = position = blocking.run(publisher.take_over())
         record_bytes = 0
-        pace = Pace(self.rate)
+        limiter = RateLimiter(self.rate)
         under_way: Future[None] = Future()
         under_way.set_result(None)
         try:
-            for lot in self._lots(lane, position, Router(blocking, self.topic, self.batch_bytes_max)):
+            for chunk in self._chunks(lane, position, Partitioner(blocking, self.topic, self.batch_bytes_max)):
                 under_way.result()
-                time.sleep(pace.wait_s(lot.rows, lot.record_bytes, time.monotonic()))
-                position += lot.rows
-                record_bytes += lot.record_bytes
-                under_way = blocking.start(publisher.publish(lot.parcels, position))
+                time.sleep(limiter.wait_s(chunk.rows, chunk.record_bytes, time.monotonic()))
+                position += chunk.rows
+                record_bytes += chunk.record_bytes
+                under_way = blocking.start(publisher.publish(chunk.batches, position))
         finally:
             under_way.exception()  # waits: whatever stopped us, what is on its way may arrive
         under_way.result()
         return SentLane(lane.name, lane.rows, position - sent_before, record_bytes)
 
-    def _lots(self, lane: Lane, position: int, router: Router) -> Iterator[Lot]:
+    def _chunks(self, lane: Lane, position: int, partitioner: Partitioner) -> Iterator[Chunk]:
         for rows in self._rows(lane, position):
             if lane.source_partition != NO_PARTITION:
                 partitions = pa.array([lane.source_partition], pa.int32()).take(pa.array([0] * rows.num_rows))
                 rows = rows.append_column("partition", partitions)  # noqa: PLW2901
-            yield Lot(list(self._parcels(rows, router)), rows.num_rows, _content_bytes(rows))
+            yield Chunk(list(self._batches(rows, partitioner)), rows.num_rows, _content_bytes(rows))
 
-    def _parcels(self, rows: pa.RecordBatch, router: Router) -> Iterator[Parcel]:
+    def _batches(self, rows: pa.RecordBatch, partitioner: Partitioner) -> Iterator[TargetedBatch]:
         now_ms = time.time_ns() // 1_000_000
-        for partition, share in router.split(rows):
+        for partition, share in partitioner.split(rows):
             try:
                 for batch in encode(share, codec=self.codec, batch_bytes_max=self.batch_bytes_max, now_ms=now_ms):
                     yield partition, batch
             except ValueError as wrong:
-                raise OfflineFailed(f"rows of {self.storage.place} cannot be sent: {wrong}") from wrong
+                raise OfflineFailed(f"rows of {self.storage.location} cannot be sent: {wrong}") from wrong
 
     def _rows(self, lane: Lane, position: int) -> Iterator[pa.RecordBatch]:
-        """The lane's rows from a position on, a lot at a time."""
+        """The lane's rows from a position on, a chunk at a time."""
         for file in lane.files:
             if position >= file.rows:
                 position -= file.rows
@@ -135,7 +135,7 @@ class ImportTask:
             position = 0
 
     def _rows_of(self, path: str, first_row: int) -> Iterator[pa.RecordBatch]:
-        where = f"{self.storage.place}/{path}"
+        where = f"{self.storage.location}/{path}"
         with open_parquet(self.storage, path) as file:
             chosen = self.columns.chosen(file.schema_arrow, where)
             groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
@@ -145,7 +145,7 @@ class ImportTask:
                 skipped_groups += 1
             row_bytes = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=1.0)
             batches = file.iter_batches(
-                self._lot_rows(row_bytes),
+                self._chunk_rows(row_bytes),
                 row_groups=list(range(skipped_groups, len(groups))),
                 columns=list(chosen.values()),
                 use_threads=False,  # tasks share the machine's cores already
@@ -159,11 +159,11 @@ class ImportTask:
             except (pa.ArrowInvalid, OSError) as damage:
                 raise OfflineFailed(f"{where} cannot be read: {' '.join(str(damage).split())}") from damage
 
-    def _lot_rows(self, row_bytes: float) -> int:
-        rows = min(LOT_ROWS_MAX, LOT_BYTES / max(1.0, row_bytes))
+    def _chunk_rows(self, row_bytes: float) -> int:
+        rows = min(CHUNK_ROWS_MAX, CHUNK_BYTES / max(1.0, row_bytes))
         limit_s = self.rate.seconds_for(1, max(1, round(row_bytes)))
         if limit_s:
-            rows = min(rows, LOT_S / limit_s)
+            rows = min(rows, CHUNK_S / limit_s)
         return max(1, int(rows))
 
 

@@ -54,7 +54,7 @@ def explain(pipeline: Pipeline, spark: SparkSession | None = None) -> str:
     """Without a session it starts one, for the plan, and stops it again. Raises PipelineError."""
     with session_for(pipeline, spark) as session:
         tables = read_sources(session, pipeline)
-        result = result_of(session, pipeline, tables.good)
+        result = result_of(session, pipeline, tables.by_name)
         lines = [
             f"pipeline {pipeline.name} ({pipeline.path.name}) on {pipeline.cluster.bootstrap_servers}",
             "",
@@ -64,15 +64,15 @@ def explain(pipeline: Pipeline, spark: SparkSession | None = None) -> str:
             "",
             "computes",
             *_indented(_query_lines(pipeline)),
-            *_indented(_plan_lines(result, set(tables.good))),
+            *_indented(_plan_lines(result, set(tables.by_name))),
             *_indented([f"gives {_columns_text(result)}"]),
             "",
             "writes",
             *_indented(_sink_line(sink) for sink in pipeline.sinks),
-            *_indented([_dead_letter_line(pipeline, has_any=tables.rejected is not None)]),
+            *_indented([_dead_letter_line(pipeline, has_any=tables.dead_letters is not None)]),
             "",
             "runs",
-            *_indented(_run_lines(pipeline, has_dead_letters=tables.rejected is not None)),
+            *_indented(_run_lines(pipeline, has_dead_letters=tables.dead_letters is not None)),
         ]
     return "\n".join(lines)
 

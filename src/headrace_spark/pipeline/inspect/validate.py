@@ -95,7 +95,7 @@ def _table_problems(spark: SparkSession, pipeline: Pipeline) -> list[PipelineErr
 
 def _result_problems(spark: SparkSession, pipeline: Pipeline) -> list[PipelineError]:
     try:
-        result = result_of(spark, pipeline, read_sources(spark, pipeline).good)
+        result = result_of(spark, pipeline, read_sources(spark, pipeline).by_name)
     except PipelineError as problem:
         return [problem]
     if not result.isStreaming:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from headrace_spark.pipeline.file.spec import Pipeline
     from headrace_spark.pipeline.run.failures import PipelineFailure
-    from headrace_spark.pipeline.run.query_progress import Progress
+    from headrace_spark.pipeline.run.query_progress import BatchProgress
     from headrace_spark.pipeline.status.run_status import RunStatus
 
 UNKNOWN = "-"
@@ -47,7 +47,7 @@ class JsonLines:
         error = {"error": run.error} if run.error and run.state in {RunState.DEGRADED, RunState.FAILED} else {}
         self._print("state", state=run.state, run_id=run.run_id, **error)
 
-    def batch(self, progress: Progress) -> None:
+    def batch(self, progress: BatchProgress) -> None:
         self._print("batch", **asdict(progress))
 
     def rows(self, query: str, batch_id: int, rows: list[dict[str, Any]], more_count: int) -> None:
@@ -96,7 +96,7 @@ class LiveTable:
             self._last = run
             self._live.update(_table(run), refresh=True)
 
-    def batch(self, progress: Progress) -> None:
+    def batch(self, progress: BatchProgress) -> None:
         """The table has it already."""
 
     def rows(self, query: str, batch_id: int, rows: list[dict[str, Any]], more_count: int) -> None:

@@ -26,7 +26,7 @@ class FailureFile:
 
     def keep(self, failure: PipelineFailure) -> str | None:
         """Where it is now; None if there is no more to it than the failure says, or no place for it."""
-        if not failure.whole:
+        if not failure.full_text:
             return None
         try:
             return str(self._write(failure))
@@ -39,7 +39,7 @@ class FailureFile:
             descriptor, path = tempfile.mkstemp(prefix=f"headrace-{self._name}-", suffix=".log")
             os.close(descriptor)
             self._path = Path(path)
-        text = f"{datetime.now(UTC).isoformat(timespec='seconds')} {failure}\n{failure.whole}\n"
+        text = f"{datetime.now(UTC).isoformat(timespec='seconds')} {failure}\n{failure.full_text}\n"
         content = text.encode(errors="replace")[-FILE_BYTES_MAX:]
         # The newest are worth most. Those before make room together, so that a file is not written anew each time.
         has_room = self._path.exists() and self._path.stat().st_size + len(content) <= FILE_BYTES_MAX

@@ -52,9 +52,9 @@ class PipelineFailure(Exception):
         """The sink's name; None if none of the queries could be started."""
         self.batch_id = batch_id
         """In which it failed; None if that was before one began."""
-        self.is_hopeless = _is_hopeless(error)
+        self.is_permanent = _is_permanent(error)
         """Another try would end the same way."""
-        self.whole = "" if _says_everything(error) else "".join(traceback.format_exception(error))
+        self.full_text = "" if _says_everything(error) else "".join(traceback.format_exception(error))
         """All that was said, with stacks: pages of it. Empty if the cause says everything."""
         self.details: str | None = None
         """The file in which all of it is."""
@@ -84,7 +84,7 @@ def _cause_of(error: BaseException) -> str:
             return _with_type(type(error).__name__, str(error))
 
 
-def _is_hopeless(error: BaseException) -> bool:
+def _is_permanent(error: BaseException) -> bool:
     return (
         isinstance(error, AnalysisException | ParseException | PipelineError | SparkGone)
         or failure_in(error) is not None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BatchProgress:
     """One finished batch."""
 
     query: str
@@ -37,43 +37,43 @@ class Progress:
 
 
 class ProgressReader:
-    """Follows one query. Each batch is told once."""
+    """Follows one query. Each batch is reported once."""
 
-    def __init__(self, query: StreamingQuery, state: QueryStatus) -> None:
+    def __init__(self, query: StreamingQuery, status: QueryStatus) -> None:
         self._query = query
-        self._batch_id = -1  # the last that was told
-        self.state = state
+        self._batch_id = -1  # the last that was reported
+        self.status = status
 
-    def take(self) -> list[Progress]:
+    def take(self) -> list[BatchProgress]:
         batches = []
-        for told in self._query.recentProgress:
-            progress = progress_of(self.state.sink, told)
+        for reported in self._query.recentProgress:
+            progress = progress_of(self.status.sink, reported)
             if progress.batch_id <= self._batch_id:
                 continue
-            if _is_idle(told):
+            if _is_idle(reported):
                 # No batch, just a sign of life; what it says of the lag is news all the same.
-                self.state = replace(self.state, lag=progress.lag, rows_per_s=0.0, is_failing=False)
+                self.status = replace(self.status, lag=progress.lag, rows_per_s=0.0, is_failing=False)
                 continue
             self._batch_id = progress.batch_id
-            self.state = _advanced(self.state, progress)
+            self.status = _advanced(self.status, progress)
             batches.append(progress)
         return batches
 
 
-def progress_of(name: str, told: Mapping[str, Any]) -> Progress:
-    operators = told["stateOperators"]
-    return Progress(
+def progress_of(name: str, reported: Mapping[str, Any]) -> BatchProgress:
+    operators = reported["stateOperators"]
+    return BatchProgress(
         query=name,
-        batch_id=told["batchId"],
-        at=told["timestamp"],
-        rows=told["numInputRows"],
-        rows_per_s=round(told["processedRowsPerSecond"] or 0.0, 1),
-        batch_ms=told["batchDuration"],
-        lag=lag_of(told["sources"]),
+        batch_id=reported["batchId"],
+        at=reported["timestamp"],
+        rows=reported["numInputRows"],
+        rows_per_s=round(reported["processedRowsPerSecond"] or 0.0, 1),
+        batch_ms=reported["batchDuration"],
+        lag=lag_of(reported["sources"]),
         state_rows=sum(operator["numRowsTotal"] for operator in operators),
         state_bytes=sum(operator["memoryUsedBytes"] for operator in operators),
         late_rows=sum(operator["numRowsDroppedByWatermark"] for operator in operators),
-        topics_made_anew=topics_made_anew(told["sources"]),
+        topics_made_anew=topics_made_anew(reported["sources"]),
     )
 
 
@@ -98,37 +98,37 @@ def topics_made_anew(sources: list[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _topic_ids(told: Any) -> TopicIds:
+def _topic_ids(reported: Any) -> TopicIds:
     try:
-        return topic_ids_in(json.loads(told) if isinstance(told, str) else told)
+        return topic_ids_in(json.loads(reported) if isinstance(reported, str) else reported)
     except ValueError:
         return {}  # another source's form
 
 
-def _offsets(told: Any) -> Offsets | None:
+def _offsets(reported: Any) -> Offsets | None:
     """Spark gives them as text or read already, or not at all; other sources have other forms."""
     try:
-        return parse_offsets(told) if isinstance(told, str) else from_document(told)
+        return parse_offsets(reported) if isinstance(reported, str) else from_document(reported)
     except ValueError:
         return None
 
 
-def _is_idle(told: Mapping[str, Any]) -> bool:
+def _is_idle(reported: Mapping[str, Any]) -> bool:
     """Spark reports every ten seconds that there was nothing to do, under the number of the batch to come."""
-    return "addBatch" not in told["durationMs"]
+    return "addBatch" not in reported["durationMs"]
 
 
-def _advanced(state: QueryStatus, progress: Progress) -> QueryStatus:
+def _advanced(status: QueryStatus, progress: BatchProgress) -> QueryStatus:
     return replace(
-        state,
+        status,
         batch_id=progress.batch_id,
-        rows=state.rows + progress.rows,
+        rows=status.rows + progress.rows,
         rows_per_s=progress.rows_per_s,
         batch_ms=progress.batch_ms,
         lag=progress.lag,
         state_rows=progress.state_rows,
         state_bytes=progress.state_bytes,
         is_failing=False,
-        late_rows=state.late_rows + progress.late_rows,
-        topics_made_anew=tuple(sorted({*state.topics_made_anew, *progress.topics_made_anew})),
+        late_rows=status.late_rows + progress.late_rows,
+        topics_made_anew=tuple(sorted({*status.topics_made_anew, *progress.topics_made_anew})),
     )

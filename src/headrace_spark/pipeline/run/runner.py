@@ -24,7 +24,7 @@ from headrace_spark.pipeline.run.failure_file import FailureFile
 from headrace_spark.pipeline.run.failures import PipelineFailure, SparkGone
 from headrace_spark.pipeline.run.restarts import Restarts
 from headrace_spark.pipeline.run.stopping import StopSwitch
-from headrace_spark.pipeline.run.streaming_queries import Queries
+from headrace_spark.pipeline.run.streaming_queries import StreamingQueries
 from headrace_spark.pipeline.sinks.target_topics import make_topics
 from headrace_spark.pipeline.spark_errors import java_words, quiet
 from headrace_spark.pipeline.status.cleanup import clear_staging
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace_spark.pipeline.file.spec import Pipeline
-    from headrace_spark.pipeline.run.query_progress import Progress
+    from headrace_spark.pipeline.run.query_progress import BatchProgress
     from headrace_spark.pipeline.status.query_status import QueryStatus
     from headrace_spark.pipeline.status.run_status import RunStatus
 
@@ -62,7 +62,7 @@ class Observer(Protocol):
     def tell(self, run: RunStatus) -> None:
         """The run as it is now; called often."""
 
-    def batch(self, progress: Progress) -> None:
+    def batch(self, progress: BatchProgress) -> None:
         """A batch is finished."""
 
     def rows(self, query: str, batch_id: int, rows: list[dict[str, Any]], more_count: int) -> None:
@@ -136,7 +136,7 @@ class Runner:
             self._observer.tell(self._lease.run)
             make_topics(self._pipeline)
             state = self._run_in(session) if session is not None else self._run_in_own_session()
-            if not self.switch.hurry.is_set():  # all batches are done; else one may be on its way still
+            if not self.switch.forced.is_set():  # all batches are done; else one may be on its way still
                 self._clear_staging(self._lease.run.sink_ids)
             self._tell(state=state)
         except BaseException as error:
@@ -186,8 +186,8 @@ class Runner:
             return [failure]
 
     def _watched(self, session: SparkSession) -> list[PipelineFailure]:
-        queries = Queries(session, self._pipeline, self._observer.rows, self._lease.run.queries)
-        self._tell(queries=queries.states)
+        queries = StreamingQueries(session, self._pipeline, self._observer.rows, self._lease.run.queries)
+        self._tell(queries=queries.statuses)
         reporter = report_progress(
             session,
             self._pipeline.cluster.bootstrap_servers,
@@ -205,18 +205,18 @@ class Runner:
                 with suppress(*JVM_GONE):
                     queries.stop_now()
 
-    def _watch(self, queries: Queries) -> list[PipelineFailure]:
+    def _watch(self, queries: StreamingQueries) -> list[PipelineFailure]:
         self._tell_progress(queries)
         while queries.is_active and not queries.failures():
             if self.switch.pressed.wait(WATCH_S):
                 self._tell(state=RunState.STOPPING)
-                queries.stop_after_batches(self.switch.hurry)
+                queries.stop_after_batches(self.switch.forced)
             self._tell_progress(queries)
         self._tell_progress(queries)
         failures = queries.failures()
         if not failures and not self.switch.pressed.is_set():
             # A query that ends by itself has got through, also where there was nothing to read any more.
-            self._tell(queries=tuple(replace(query, is_failing=False) for query in queries.states))
+            self._tell(queries=tuple(replace(query, is_failing=False) for query in queries.statuses))
         return failures
 
     def _note_sinks(self, now: tuple[str, ...]) -> None:
@@ -241,13 +241,13 @@ class Runner:
         """Until it is time for another try, or somebody wants it to end. Raises a failure that was the last."""
         for failure in failures:
             failure.details = self._failure_file.keep(failure)
-        hopeless = next((failure for failure in failures if failure.is_hopeless), None)
-        pause_s = None if hopeless else self._restarts.pause_s([failure.query for failure in failures])
+        permanent = next((failure for failure in failures if failure.is_permanent), None)
+        pause_s = None if permanent else self._restarts.pause_s([failure.query for failure in failures])
         is_pressed = self.switch.pressed.is_set()
         is_last = pause_s is None or is_pressed
         self._tell(queries=_marked(self._lease.run.queries, failures, is_last=is_last))
         if pause_s is None or is_pressed:
-            raise hopeless or failures[-1]
+            raise permanent or failures[-1]
         self._tell(state=RunState.DEGRADED, restarts=self._restarts.total, **_told(failures[-1]))
         for failure in failures:
             self._observer.restarting(failure, pause_s)
@@ -255,17 +255,17 @@ class Runner:
 
     # ---- telling
 
-    def _tell_progress(self, queries: Queries) -> None:
+    def _tell_progress(self, queries: StreamingQueries) -> None:
         for progress in queries.new_progress():
             self._observer.batch(progress)
-        states = queries.states
-        for query in states:
+        statuses = queries.statuses
+        for query in statuses:
             if not query.is_failing:
                 self._restarts.got_through(query.sink)
         if self.switch.pressed.is_set():
-            self._tell(queries=states)
+            self._tell(queries=statuses)
         else:
-            self._tell(queries=states, state=RunState.DEGRADED if is_any_failing(states) else RunState.RUNNING)
+            self._tell(queries=statuses, state=RunState.DEGRADED if is_any_failing(statuses) else RunState.RUNNING)
 
     def _tell(self, **changes: Any) -> None:
         self._lease.update(**changes)

@@ -1,4 +1,4 @@
-"""The wish that a run should end: who has it, and how much hurry there is."""
+"""The request that a run should end: who asks, and whether the batches under way are waited for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StopSwitch:
 
     def __init__(self) -> None:
         self.pressed = threading.Event()
-        self.hurry = threading.Event()
+        self.forced = threading.Event()
         """Do not wait for the batches under way."""
         self.reason = ""
         self.signal_number: int | None = None
@@ -32,7 +32,7 @@ class StopSwitch:
         """Another run works on the same checkpoint: nothing more may be begun here."""
         self.taken_over_by = other
         self._press(f"taken over by {other.where}")
-        self.hurry.set()
+        self.forced.set()
 
     def _press(self, reason: str) -> None:
         if not self.pressed.is_set():
@@ -41,7 +41,7 @@ class StopSwitch:
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self.pressed.is_set():
-            self.hurry.set()  # the second Ctrl-C
+            self.forced.set()  # the second Ctrl-C
         self.signal_number = self.signal_number or number
         self._press(signal.Signals(number).name)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from headrace_spark.pipeline.file.spec import OutputMode, Pipeline
-    from headrace_spark.pipeline.run.query_progress import Progress
+    from headrace_spark.pipeline.run.query_progress import BatchProgress
     from headrace_spark.pipeline.sinks.batch_name import BatchWriter
     from headrace_spark.pipeline.sinks.console import ShowRows
     from headrace_spark.pipeline.status.query_status import QueryStatus
@@ -37,7 +37,7 @@ class NoMoreBatches(Exception):
     """The pipeline is stopping. A batch that begins now is left to the next run."""
 
 
-class _Plan(NamedTuple):
+class _QueryPlan(NamedTuple):
     """A query that is not started yet."""
 
     name: str
@@ -46,7 +46,7 @@ class _Plan(NamedTuple):
     writer: BatchWriter
 
 
-class Queries:
+class StreamingQueries:
     """All queries of one attempt. They live and die together."""
 
     def __init__(
@@ -62,14 +62,14 @@ class Queries:
         self._running: dict[str, StreamingQuery] = {}
         self._progress: dict[str, ProgressReader] = {}
         try:
-            self._plans = _plans(spark, pipeline, show_rows)
+            self._query_plans = _query_plans(spark, pipeline, show_rows)
         except Exception as error:
             raise PipelineFailure(None, error) from error
 
     @property
     def spark_names(self) -> list[str]:
         """What Spark's own displays call them."""
-        return [spark_name(self._pipeline, plan.name) for plan in self._plans]
+        return [spark_name(self._pipeline, plan.name) for plan in self._query_plans]
 
     @property
     def sink_ids(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class Queries:
 
     def start(self) -> None:
         """PipelineFailure if one cannot be started; then none is left running."""
-        for plan in self._plans:
+        for plan in self._query_plans:
             try:
                 with quiet():
                     query = self._stream(plan).start()
@@ -92,7 +92,7 @@ class Queries:
             self._running[plan.name] = query
             self._progress[plan.name] = ProgressReader(query, self._status_before(plan.name))
 
-    def _stream(self, plan: _Plan) -> DataStreamWriter:
+    def _stream(self, plan: _QueryPlan) -> DataStreamWriter:
         def write(batch: DataFrame, batch_id: int) -> None:
             if self._is_stopping.is_set():
                 raise NoMoreBatches
@@ -137,15 +137,15 @@ class Queries:
             return None
         return PipelineFailure(name, self._errors.get(name) or error, self._batches.get(name))
 
-    def new_progress(self) -> list[Progress]:
+    def new_progress(self) -> list[BatchProgress]:
         """Batches that were finished since the last call."""
         return [progress for reader in self._progress.values() for progress in reader.take()]
 
     @property
-    def states(self) -> tuple[QueryStatus, ...]:
+    def statuses(self) -> tuple[QueryStatus, ...]:
         return tuple(
-            self._progress[plan.name].state if plan.name in self._progress else self._status_before(plan.name)
-            for plan in self._plans
+            self._progress[plan.name].status if plan.name in self._progress else self._status_before(plan.name)
+            for plan in self._query_plans
         )
 
     def _status_before(self, name: str) -> QueryStatus:
@@ -153,10 +153,10 @@ class Queries:
 
     # ---- their end
 
-    def stop_after_batches(self, hurry: threading.Event) -> None:
-        """Let each query finish the batch that it is at, unless `hurry` is set meanwhile."""
+    def stop_after_batches(self, forced: threading.Event) -> None:
+        """Let each query finish the batch that it is at, unless `forced` is set meanwhile."""
         self._is_stopping.set()
-        while not hurry.is_set() and self.is_active:
+        while not forced.is_set() and self.is_active:
             for query in self._running.values():
                 # Between two batches nothing is under way. A batch that begins in this very moment is refused above.
                 if query.isActive and not query.status["isTriggerActive"]:
@@ -174,9 +174,9 @@ def spark_name(pipeline: Pipeline, query_name: str) -> str:
     return f"{pipeline.name}/{query_name}"
 
 
-def _plans(spark: SparkSession, pipeline: Pipeline, show_rows: ShowRows) -> list[_Plan]:
+def _query_plans(spark: SparkSession, pipeline: Pipeline, show_rows: ShowRows) -> list[_QueryPlan]:
     tables = read_sources(spark, pipeline)
-    result = result_of(spark, pipeline, tables.good)
+    result = result_of(spark, pipeline, tables.by_name)
     plans = []
     for sink in pipeline.sinks:
         try:
@@ -184,7 +184,7 @@ def _plans(spark: SparkSession, pipeline: Pipeline, show_rows: ShowRows) -> list
                 rows = rows_for(sink, result)
         except AnalysisException as error:
             raise pipeline.error(sink.key_path, f"the result does not fit the sink: {said_by(error)}") from error
-        plans.append(_Plan(sink.name, rows, sink.mode, writer_for(sink, pipeline, show_rows)))
-    if tables.rejected is not None:
-        plans.append(_Plan(DEAD_LETTERS_QUERY, tables.rejected, "append", dead_letter_writer(pipeline)))
+        plans.append(_QueryPlan(sink.name, rows, sink.mode, writer_for(sink, pipeline, show_rows)))
+    if tables.dead_letters is not None:
+        plans.append(_QueryPlan(DEAD_LETTERS_QUERY, tables.dead_letters, "append", dead_letter_writer(pipeline)))
     return plans

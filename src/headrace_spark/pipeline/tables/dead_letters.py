@@ -21,8 +21,8 @@ HEADER_PREFIX = "headrace-dlq-"
 _TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 
 
-def dead_letters(records: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The records of `expectations.judged` whose verdict it is, in the sink's columns."""
+def as_dead_letters(records: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """The records of `expectations.with_verdicts` whose verdict it is, in the sink's columns."""
     rejected = records.filter(F.col(VERDICT) == "dead-letter")
     added = F.array(
         _header("topic", F.col("_topic")),

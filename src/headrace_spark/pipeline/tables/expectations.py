@@ -28,7 +28,7 @@ REASON = f"{OWN_PREFIX}reason"
 _FAILURE = re.compile(r"(?<=\[USER_RAISED_EXCEPTION\] )pipeline stopped: .*?(?= SQLSTATE: |\n|$)")
 
 
-def judged(decoded: DataFrame, source: SourceSpec, expectations: Sequence[Expectation]) -> DataFrame:
+def with_verdicts(decoded: DataFrame, source: SourceSpec, expectations: Sequence[Expectation]) -> DataFrame:
     """Adds VERDICT and REASON. The columns that the expectations are about must stand in the table by their names."""
     verdict, reason = _undecodable(source)
     for expectation in expectations:
@@ -53,7 +53,7 @@ def _undecodable(source: SourceSpec) -> tuple[Column, Column]:
     )
 
 
-def is_good() -> Column:
+def is_valid() -> Column:
     """A filter that lets good records through, and stops everything at one whose verdict is to fail."""
     where = F.format_string("%s-%d at offset %d", F.col("_topic"), F.col("_partition"), F.col("_offset"))
     complaint = F.concat(F.lit("pipeline stopped: the record of "), where, F.lit(": "), F.col(REASON))

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 
 from headrace_spark.pipeline.spark_errors import quiet, said_by
 from headrace_spark.pipeline.tables.static_tables import read_static_table
-from headrace_spark.pipeline.tables.streaming_table import Sieve
+from headrace_spark.pipeline.tables.streaming_table import StreamingTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,39 +25,47 @@ COLUMNS_FOR_DEAD_LETTERS = ("key", "value", "topic", "partition", "offset", "tim
 
 @dataclass(frozen=True)
 class Tables:
-    good: dict[str, DataFrame]
-    """By name: sources, decoded and sifted, and static tables."""
-    rejected: DataFrame | None
-    """Dead letters with the sink's columns topic, key, value, headers; None if there can be none."""
+    """What a pipeline's query reads, and what its sources reject."""
+
+    by_name: dict[str, DataFrame]
+    """Streaming tables, which hold valid rows only, and static tables."""
+    dead_letters: DataFrame | None
+    """Rejected records in the sink's columns: topic, key, value, headers. None if there can be none."""
 
 
 def read_sources(spark: SparkSession, pipeline: Pipeline, *, is_streaming: bool = True) -> Tables:
     """Tables over the pipeline's topics. Without streaming they hold what the topics hold now. Raises PipelineError."""
-    good, rejected = {}, []
+    by_name, dead_letters = {}, []
     for source in pipeline.sources:
-        sieve = Sieve(pipeline, source)
+        table = StreamingTable(pipeline, source)
         # Two readers: each query reads for itself anyway, and dead letters need more of a record than most tables.
-        good[source.name] = sieve.good(_read(spark, pipeline, source, sieve.columns_for_good, is_streaming))
-        if sieve.has_dead_letters:
-            rejected.append(sieve.rejected(_read(spark, pipeline, source, COLUMNS_FOR_DEAD_LETTERS, is_streaming)))
-    return _tables(spark, pipeline, good, rejected)
+        by_name[source.name] = table.rows(_read(spark, pipeline, source, table.record_columns, is_streaming))
+        if table.has_dead_letters:
+            records = _read(spark, pipeline, source, COLUMNS_FOR_DEAD_LETTERS, is_streaming)
+            dead_letters.append(table.dead_letters(records))
+    return _tables(spark, pipeline, by_name, dead_letters)
 
 
 def tables_of(spark: SparkSession, pipeline: Pipeline, records: Mapping[str, DataFrame]) -> Tables:
-    """The same over records that are given: a DataFrame of `records.RECORD_SCHEMA` for each source's name."""
-    good, rejected = {}, []
+    """The same over records that are given: a DataFrame of `records.RECORD_SCHEMA` for each source's name.
+
+    Raises PipelineError.
+    """
+    by_name, dead_letters = {}, []
     for source in pipeline.sources:
-        sieve = Sieve(pipeline, source)
-        good[source.name] = sieve.good(records[source.name])
-        if sieve.has_dead_letters:
-            rejected.append(sieve.rejected(records[source.name]))
-    return _tables(spark, pipeline, good, rejected)
+        table = StreamingTable(pipeline, source)
+        by_name[source.name] = table.rows(records[source.name])
+        if table.has_dead_letters:
+            dead_letters.append(table.dead_letters(records[source.name]))
+    return _tables(spark, pipeline, by_name, dead_letters)
 
 
-def _tables(spark: SparkSession, pipeline: Pipeline, good: dict[str, DataFrame], rejected: list[DataFrame]) -> Tables:
+def _tables(
+    spark: SparkSession, pipeline: Pipeline, by_name: dict[str, DataFrame], dead_letters: list[DataFrame]
+) -> Tables:
     for table in pipeline.tables:
-        good[table.name] = read_static_table(spark, pipeline, table)
-    return Tables(good, reduce(lambda left, right: left.unionByName(right), rejected) if rejected else None)
+        by_name[table.name] = read_static_table(spark, pipeline, table)
+    return Tables(by_name, reduce(lambda left, right: left.unionByName(right), dead_letters) if dead_letters else None)
 
 
 def _read(

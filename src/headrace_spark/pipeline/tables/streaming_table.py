@@ -14,8 +14,8 @@ from headrace_spark.pipeline.file.errors import choices_hint
 from headrace_spark.pipeline.file.spec import METADATA_COLUMNS
 from headrace_spark.pipeline.file.units import parse_duration_s
 from headrace_spark.pipeline.spark_errors import quiet, said_by
-from headrace_spark.pipeline.tables.dead_letters import dead_letters
-from headrace_spark.pipeline.tables.expectations import is_good, judged
+from headrace_spark.pipeline.tables.dead_letters import as_dead_letters
+from headrace_spark.pipeline.tables.expectations import is_valid, with_verdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace_spark.pipeline.file.spec import Pipeline, SourceSpec
 
 
-class Sieve:
+class StreamingTable:
     """Raises PipelineError where the file does not fit itself: a column that is not there, a schema that is none."""
 
     def __init__(self, pipeline: Pipeline, source: SourceSpec) -> None:
@@ -38,7 +38,7 @@ class Sieve:
         return self._pipeline.has_dead_letters(self._source)
 
     @property
-    def columns_for_good(self) -> tuple[str, ...]:
+    def record_columns(self) -> tuple[str, ...]:
         """Those of a record that decide about its rows: the source need not deliver the others."""
         spoken_of = " ".join(expectation.sql.lower() for expectation in self._expectations)
         wanted = [name for name in METADATA_COLUMNS if name in self._source.metadata or name in spoken_of]
@@ -46,18 +46,18 @@ class Sieve:
             wanted += ["_topic", "_partition", "_offset"]  # the failure names the record
         return "value", *(name[1:] for name in METADATA_COLUMNS if name in wanted)
 
-    def good(self, records: DataFrame) -> DataFrame:
-        table = self._judged(records).filter(is_good()).select(*map(_quoted, self._columns))
+    def rows(self, records: DataFrame) -> DataFrame:
+        table = self._with_verdicts(records).filter(is_valid()).select(*map(_quoted, self._columns))
         return self._without_doubles(self._with_watermark(table))
 
-    def rejected(self, records: DataFrame) -> DataFrame:
-        return dead_letters(self._judged(records), self._pipeline)
+    def dead_letters(self, records: DataFrame) -> DataFrame:
+        return as_dead_letters(self._with_verdicts(records), self._pipeline)
 
-    def _judged(self, records: DataFrame) -> DataFrame:
+    def _with_verdicts(self, records: DataFrame) -> DataFrame:
         decoded = self._decoder.decode(named(records))
         table = decoded.select(*METADATA_COLUMNS, VALUE, PROBLEM, F.col(f"{ROW}.*"))
         self._check_expectations(table)
-        return judged(table, self._source, self._expectations)
+        return with_verdicts(table, self._source, self._expectations)
 
     def _check_expectations(self, table: DataFrame) -> None:
         for expectation in self._expectations:

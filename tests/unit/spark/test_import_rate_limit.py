@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.cli.offline.spark_job import parse_size
-from headrace_spark.offline.imports.rate_limit import Pace, Rate
+from headrace_spark.offline.imports.rate_limit import Rate, RateLimiter
 
 
 @pytest.mark.parametrize(
@@ -28,19 +28,19 @@ def test_other_words_are_refused(text: str) -> None:
 
 
 def test_a_lot_waits_until_the_one_before_is_paid_for() -> None:
-    pace = Pace(Rate(rows_per_s=100))
+    limiter = RateLimiter(Rate(rows_per_s=100))
 
-    assert pace.wait_s(50, 0, now_s=10.0) == 0.0
-    assert pace.wait_s(10, 0, now_s=10.1) == pytest.approx(0.4)
-    assert pace.wait_s(10, 0, now_s=10.7) == 0.0
+    assert limiter.wait_s(50, 0, now_s=10.0) == 0.0
+    assert limiter.wait_s(10, 0, now_s=10.1) == pytest.approx(0.4)
+    assert limiter.wait_s(10, 0, now_s=10.7) == 0.0
 
 
 def test_lost_time_is_not_made_up_for() -> None:
-    pace = Pace(Rate(bytes_per_s=100))
-    pace.wait_s(1, 100, now_s=0.0)
+    limiter = RateLimiter(Rate(bytes_per_s=100))
+    limiter.wait_s(1, 100, now_s=0.0)
 
-    assert pace.wait_s(1, 100, now_s=50.0) == 0.0
-    assert pace.wait_s(1, 100, now_s=50.0) == pytest.approx(1.0)
+    assert limiter.wait_s(1, 100, now_s=50.0) == 0.0
+    assert limiter.wait_s(1, 100, now_s=50.0) == pytest.approx(1.0)
 
 
 def test_lanes_share_a_rate() -> None:

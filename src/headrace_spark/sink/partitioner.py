@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
     Partitions = npt.NDArray[np.int64]
 
-NOWHERE_YET = -1
+UNASSIGNED = -1
 CREATION_PATIENCE_S = 5.0  # a cluster that creates topics on being asked needs a moment, and does not say that it does
 
 
-class Router:
+class Partitioner:
     """Splits batches of rows by target. Looks each topic up once."""
 
     def __init__(self, blocking: BlockingCluster, topic: str | None, batch_bytes_max: int) -> None:
         self._blocking = blocking
         self._topic = topic
         self._batch_bytes_max = batch_bytes_max
-        self._spreads: dict[str, _Spread] = {}
+        self._sticky: dict[str, _StickyPartition] = {}
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
         """Rows keep their order within a partition."""
         for topic, rows in self._by_topic(batch):
-            spread = self._spreads.get(topic)
-            if spread is None:
-                spread = self._spreads[topic] = self._look_up(topic)
+            sticky = self._sticky.get(topic)
+            if sticky is None:
+                sticky = self._sticky[topic] = self._look_up(topic)
             records = record_columns(rows)
-            partitions = self._partitions(topic, spread, rows, records)
+            partitions = self._partitions(topic, sticky, rows, records)
             for partition, share in _grouped(records, partitions):
                 yield TopicPartition(topic, partition), share
 
@@ -63,31 +63,33 @@ class Router:
         for topic in pc.unique(topics):
             yield topic.as_py(), batch.filter(pc.equal(topics, topic))
 
-    def _look_up(self, topic: str) -> _Spread:
+    def _look_up(self, topic: str) -> _StickyPartition:
         count = self._blocking.run(partition_count(self._blocking.cluster, topic))
         # By chance, so that many small tasks do not all fill the same partition.
-        return _Spread(count, random.randrange(count), self._batch_bytes_max)  # noqa: S311
+        return _StickyPartition(count, random.randrange(count), self._batch_bytes_max)  # noqa: S311
 
-    def _partitions(self, topic: str, spread: _Spread, rows: pa.RecordBatch, records: pa.RecordBatch) -> Partitions:
-        partitions = np.full(rows.num_rows, NOWHERE_YET, dtype=np.int64)
+    def _partitions(
+        self, topic: str, sticky: _StickyPartition, rows: pa.RecordBatch, records: pa.RecordBatch
+    ) -> Partitions:
+        partitions = np.full(rows.num_rows, UNASSIGNED, dtype=np.int64)
         if "partition" in rows.schema.names:
             given = rows.column("partition")
             is_given = given.is_valid().to_numpy(zero_copy_only=False)
             partitions[is_given] = given.drop_null().to_numpy(zero_copy_only=False)
-            _check_range(topic, spread.partition_count, partitions[is_given])
+            _check_range(topic, sticky.partition_count, partitions[is_given])
         if "key" in records.schema.names:
             keys = records.column("key")
-            is_by_key = keys.is_valid().to_numpy(zero_copy_only=False) & (partitions == NOWHERE_YET)
+            is_by_key = keys.is_valid().to_numpy(zero_copy_only=False) & (partitions == UNASSIGNED)
             if is_by_key.any():
                 chosen = keys if is_by_key.all() else keys.filter(pa.array(is_by_key))
-                partitions[is_by_key] = murmur2_partitions(chosen, spread.partition_count)
-        is_free = partitions == NOWHERE_YET
+                partitions[is_by_key] = murmur2_partitions(chosen, sticky.partition_count)
+        is_free = partitions == UNASSIGNED
         if free_count := int(is_free.sum()):
-            partitions[is_free] = spread.take(free_count, records.nbytes / records.num_rows)
+            partitions[is_free] = sticky.take(free_count, records.nbytes / records.num_rows)
         return partitions
 
 
-class _Spread:
+class _StickyPartition:
     """Gives rows without a key to the partitions by turns, a whole batch to each."""
 
     def __init__(self, partition_count: int, first: int, batch_bytes_max: int) -> None:
