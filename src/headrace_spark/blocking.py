@@ -22,7 +22,13 @@ T = TypeVar("T")
 
 
 class BlockingCluster:
-    """A cluster and the loop that it lives on. Use it in a `with` block."""
+    """A cluster and the loop that it lives on. Use it in a `with` block.
+
+        with BlockingCluster("127.0.0.1:9092") as client:
+            topics = client.run(Admin(client.cluster).list_topics())
+
+    Raises ValueError if `bootstrap_servers` is not `host:port`, or several of them with commas between.
+    """
 
     def __init__(self, bootstrap_servers: str, settings: ClusterSettings | None = None) -> None:
         self._loop = asyncio.new_event_loop()
@@ -50,6 +56,7 @@ class BlockingCluster:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
+        """Close the client and end its loop. To close it again does nothing."""
         if self._loop.is_closed():
             return
         try:

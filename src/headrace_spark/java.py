@@ -38,6 +38,8 @@ class JavaUnsuitable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Java:
+    """A Java that Spark can run on."""
+
     version: int
     home: Path | None
     """What JAVA_HOME must be set to; None if the environment leads Spark to it already."""

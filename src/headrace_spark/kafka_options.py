@@ -52,6 +52,7 @@ class KafkaOptions:
 
     @property
     def is_read_committed(self) -> bool:
+        """Whether records of open and aborted transactions are left out."""
         return self.isolation is IsolationLevel.READ_COMMITTED
 
 

@@ -15,6 +15,7 @@ _DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)")
 
 
 def boolean(name: str, text: str) -> bool:
+    """`true` or `false`. Raises ValueError for anything else."""
     return one_of(name, text, ("true", "false")) == "true"
 
 
@@ -27,6 +28,7 @@ def one_of(name: str, text: str, choices: Sequence[str]) -> str:
 
 
 def positive_number(name: str, text: str, maximum: int = INT64_MAX) -> int:
+    """A whole number from 1 to `maximum`. Raises ValueError."""
     number = _whole_number(text)
     if number is None or not 0 < number <= maximum:
         raise ValueError(f"option '{name}' is {text!r}; expected is a positive whole number")
@@ -34,6 +36,7 @@ def positive_number(name: str, text: str, maximum: int = INT64_MAX) -> int:
 
 
 def timestamp_ms(name: str, text: str) -> int:
+    """Milliseconds since 1970. Raises ValueError."""
     number = _whole_number(text)
     if number is None or not 0 <= number <= INT64_MAX:
         raise ValueError(f"option '{name}' is {text!r}; expected are milliseconds since 1970, such as 1767225600000")

@@ -51,11 +51,19 @@ def report_progress(
     group: str | None = None,
     queries: Collection[str] | None = None,
 ) -> ProgressReporter:
-    """Commit the progress of this session's queries that read `format("headrace")`, from now on. `close` the result.
+    """Commit the progress of this session's queries that read `format("headrace")`, from now on.
+
+        with report_progress(spark, "127.0.0.1:9092"):
+            orders.writeStream.queryName("orders-to-lake") …  # `headrace groups describe` shows pipeline.orders-to-lake
+
+    Call it before the queries start, and `close` the result, or use it in a `with` block.
 
     Each query has the group `pipeline.<its name>` (its id, if it has no name). With `group`, all of them share that
     one: it stands at the lowest offset that they have, so that every query has what the group has passed.
     `queries` picks those of these names, and a shared group waits until all of them have reported.
+
+    A cluster that cannot be reached is a warning in the log, and ends no query. Raises ValueError if
+    `bootstrap_servers` is not `host:port`, or several of them with commas between.
     """
     reporter = ProgressReporter(spark, bootstrap_servers, group, queries)
     spark.streams.addListener(reporter)
@@ -102,6 +110,7 @@ class ProgressReporter(StreamingQueryListener):
     # What Spark calls.
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
+        """Spark calls it: from now on the query's group waits for it."""
         name = event.name or str(event.id)
         if self._queries is None or name in self._queries:
             with self._lock:
@@ -109,6 +118,7 @@ class ProgressReporter(StreamingQueryListener):
                 self._position(name).expect(name)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Spark calls it after each batch: commits what the query has read."""
         progress = event.progress
         name = progress.name or str(progress.id)
         if self._queries is not None and name not in self._queries:
@@ -122,9 +132,11 @@ class ProgressReporter(StreamingQueryListener):
             self._commit(self._group_of(name), lowest)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Spark calls it if there was nothing to read: the query holds nobody back."""
         self._is_silent(str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Spark calls it at the end of a query."""
         if event.exception is None:
             self._is_silent(str(event.runId))
         self._names.pop(str(event.runId), None)
@@ -176,6 +188,7 @@ class GroupPosition:
         self._offsets.setdefault(query, None)
 
     def reached(self, query: str, offsets: Offsets) -> None:
+        """It has read all before these offsets."""
         self._offsets[query] = offsets
 
     def excuse(self, query: str) -> None:

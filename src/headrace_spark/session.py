@@ -51,14 +51,27 @@ class ConnectUnsuitable(JavaUnsuitable):
 
 
 def refuse_connect(master: str, environ: Mapping[str, str]) -> None:
-    """Raises ConnectUnsuitable. A program of one's own reads and writes topics through Spark Connect all the same."""
+    """Raises ConnectUnsuitable if `master`, or SPARK_REMOTE, is an address of Spark Connect.
+
+    A program of one's own reads and writes topics through Spark Connect all the same.
+    """
     for address in (master, environ.get("SPARK_REMOTE", "")):
         if address.startswith("sc://"):
             raise ConnectUnsuitable(address)
 
 
 def start_session(app_name: str, *, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """The active session, or a new one. `master` counts unless the program was submitted to another already."""
+    """The active session, or a new one that works from plain pip.
+
+        spark = start_session("orders", conf={"spark.sql.shuffle.partitions": "4"})
+        orders = spark.readStream.format("headrace").option("subscribe", "orders") …
+
+    `master` counts unless the program was submitted to another already. `conf` are settings of Spark's; they win over
+    the defaults here, and are set on an active session too. Stop the session yourself.
+
+    Raises JavaUnsuitable if there is no Java that Spark could run on, and ConnectUnsuitable for a `master` of Spark
+    Connect.
+    """
     builder = SparkSession.builder
     if SparkSession.getActiveSession() is None:
         refuse_connect(master, os.environ)
@@ -84,7 +97,7 @@ def is_submitted(environ: Mapping[str, str]) -> bool:
 
 
 def prepare_environment(environ: MutableMapping[str, str], master: str) -> None:
-    """Lead Spark to a Java, and its workers to this Python."""
+    """Lead Spark to a Java, and its workers to this Python. Raises JavaUnsuitable."""
     if "PYSPARK_GATEWAY_PORT" in environ:
         return  # the JVM runs already
     java = find_java(environ)

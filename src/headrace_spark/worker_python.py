@@ -29,6 +29,10 @@ _ANSWER_S: Final = 15  # Spark's own default; the JVM may be as busy as we are
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a module or a text, as `python -m` and `python -c` do.
+
+    Raises SystemExit with the usage if neither is given.
+    """
     given = sys.argv[1:] if arguments is None else list(arguments)
     if len(given) < 2 or given[0] not in {"-m", "-c"}:
         raise SystemExit(USAGE)

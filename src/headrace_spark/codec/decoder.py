@@ -52,6 +52,7 @@ class RangeDecoder:
 
     @property
     def is_done(self) -> bool:
+        """Whether all of the range was decoded."""
         return self.next_offset >= self._end
 
     def decode(

@@ -41,6 +41,8 @@ NO_HEADERS: Final = pa.scalar(b"\0", pa.binary())
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
+    """A finished record batch, but for the producer's id, epoch and sequence: `patch_producer` fills those in."""
+
     records: bytearray  # one whole record batch
     count: int
 

@@ -30,6 +30,7 @@ class Fields(NamedTuple):
     ends: Ints
 
     def slice(self, first: int, end: int) -> Fields:
+        """Those of the records from `first` on and before `end`."""
         return Fields(*(column[first:end] for column in self))
 
 
@@ -67,5 +68,6 @@ def read_fields(body: Bytes, starts: Ints, ends: Ints) -> Fields:
 
 
 def refuse_where(is_bad: NDArray[np.bool_], reason: str) -> None:
+    """Raises BadRow for the first row where the condition holds; `reason` says what is wrong with it."""
     if is_bad.any():
         raise BadRow(int(is_bad.argmax()), reason)

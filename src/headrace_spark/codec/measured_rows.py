@@ -36,6 +36,8 @@ class MeasuredRows:
     sizes_max: Ints  # the most that each row takes, wherever in a batch it stands
 
     def slice(self, first: int, end: int) -> MeasuredRows:
+        """Those of the rows from `first` on and before `end`."""
+
         def cut(column: pa.Array | None) -> pa.Array | None:
             return None if column is None else column[first:end]
 

@@ -34,6 +34,7 @@ class Storage:
 
     @classmethod
     def at(cls, location: str) -> Storage:
+        """A directory or a URI as a user gives it. Raises OfflineFailed if it cannot be opened."""
         storage = cls(location if "://" in location else os.path.abspath(location))
         try:
             storage._opened  # noqa: B018 - a wrong URI is told at once
@@ -46,6 +47,7 @@ class Storage:
 
     @property
     def is_on_this_machine(self) -> bool:
+        """Whether it is a directory here, and not a store that all machines reach."""
         return isinstance(self._opened[0], fs.LocalFileSystem)
 
     @cached_property
@@ -62,6 +64,7 @@ class Storage:
         return f"{self._opened[1]}/{name}" if name else self._opened[1]
 
     def open(self, name: str) -> pa.NativeFile:
+        """The file, for reading. Raises OSError if it is not there."""
         return self._opened[0].open_input_file(self._path(name))
 
     def read(self, name: str) -> bytes | None:
@@ -73,6 +76,7 @@ class Storage:
         return content
 
     def write(self, name: str, content: bytes) -> None:
+        """Write a small file; it is seen when it is whole."""
         with self.whole_file(name) as file:
             file.write(content)
 
@@ -90,6 +94,7 @@ class Storage:
         return dict(sorted(files.items()))
 
     def delete(self, name: str) -> None:
+        """Delete a file. One that is not there is no error."""
         with suppress(FileNotFoundError):
             self._opened[0].delete_file(self._path(name))
 
@@ -117,6 +122,7 @@ class Storage:
             raise
 
     def sha256(self, name: str) -> str:
+        """The file's SHA-256 in hexadecimal: the whole file is read for it."""
         digest = hashlib.sha256()
         with self.open(name) as file:
             while chunk := file.read(HASH_CHUNK):
@@ -134,13 +140,16 @@ class HashedFile:
 
     @property
     def closed(self) -> bool:
+        """Whether it is closed; pyarrow asks."""
         return bool(self._stream.closed)
 
     @property
     def sha256(self) -> str:
+        """Of all that was written so far, in hexadecimal."""
         return self._digest.hexdigest()
 
     def write(self, content: Any) -> int:
+        """Append bytes, or anything that has a buffer of them. Returns how many they are."""
         written = memoryview(content).nbytes
         self._digest.update(content)
         self._stream.write(content)
@@ -151,11 +160,13 @@ class HashedFile:
         """When it is closed."""
 
     def close(self) -> None:
+        """Close the file. To close it again does nothing."""
         if not self._stream.closed:
             self._stream.close()
 
 
 def is_temporary(name: str) -> bool:
+    """Whether a file of this name is one that was not finished."""
     base = name.rpartition("/")[2]
     return base.startswith(TEMPORARY_PREFIX) and base.endswith(TEMPORARY_SUFFIX)
 

@@ -22,6 +22,8 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 class Position(NamedTuple):
+    """Where in a statement an error is: line and column."""
+
     line: int
     """Of the SQL, counted from 1."""
     column: int
@@ -60,5 +62,6 @@ def quiet() -> Iterator[None]:
 
 
 def position_in_sql(error: PySparkException) -> Position | None:
+    """Where in the statement the error is, if Spark says so."""
     found = _POSITION.search(str(error))
     return Position(int(found[1]), int(found[2]) + 1) if found else None

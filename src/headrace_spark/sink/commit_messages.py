@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 
 class InlineBatch(NamedTuple):
+    """A small batch that travels in the message itself."""
+
     target: TopicPartition
     records: bytes
     record_count: int
@@ -43,10 +45,12 @@ class TaskOutput(WriterCommitMessage):
 
     @property
     def record_count(self) -> int:
+        """Records of all its batches."""
         return sum(batch.record_count for batch in self.inline) + sum(batch.record_count for batch in self.staged)
 
     @property
     def size_bytes(self) -> int:
+        """The size of all its batches."""
         return sum(len(batch.records) for batch in self.inline) + sum(batch.size_bytes for batch in self.staged)
 
 

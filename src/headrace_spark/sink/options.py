@@ -31,6 +31,8 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
+    """What the options of a write say."""
+
     bootstrap_servers: str
     settings: ClusterSettings
     topic: str | None

@@ -55,6 +55,7 @@ class Publication(NamedTuple):
 
     @property
     def record_count(self) -> int:
+        """Records of all tasks."""
         return sum(output.record_count for output in self.outputs)
 
     @property
@@ -65,6 +66,8 @@ class Publication(NamedTuple):
 
 
 class Publisher:
+    """Publishes one publication, once. `timeout_ms` is the transaction's; None: as long as the amount needs."""
+
     def __init__(self, cluster: Cluster, publication: Publication, timeout_ms: int | None = None) -> None:
         self._cluster = cluster
         self._publication = publication

@@ -89,6 +89,7 @@ class StagingWriter:
         self._sent: list[tuple[asyncio.Future[Offset], StagedBatch]] = []
 
     async def stage(self, target: TopicPartition, batch: EncodedBatch) -> None:
+        """Send a batch to the staging topic, and note where it shall go. Waits only for room."""
         position = self._targets.setdefault(target, len(self._targets))
         max_timestamp_ms = read_header(batch.records).max_timestamp
         size_bytes = len(batch.records)

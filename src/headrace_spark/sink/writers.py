@@ -44,9 +44,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskOutput:
+        """In a task: leave the rows for the commit."""
         return leave_for_commit(iterator, self._options, _query_transactional_id(), task_index())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Beside the driver: publish what the tasks left.
+
+        Raises RuntimeError if a task left nothing, StaleBatch, ProducerFenced.
+        """
         outputs = _outputs(messages)
         if not outputs:
             raise RuntimeError(f"batch {batchId} comes without a message of any task; it cannot be told which query's")
@@ -72,9 +77,11 @@ class OnceWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskOutput:
+        """In a task: leave the rows for the commit."""
         return leave_for_commit(iterator, self._options, self._options.application_id, task_index())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Beside the driver: publish what the tasks left, unless this version was published before."""
         assert self._options.application is not None
         _, version = self._options.application
         outputs = _outputs(messages)
@@ -84,6 +91,7 @@ class OnceWriter(DataSourceArrowWriter):
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing to undo: what the tasks left is not visible."""
         _log.warning("the write was not committed; %d task outputs are left to their retention", len(messages))
 
 
@@ -99,9 +107,11 @@ class DirectWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: write the rows to their targets."""
         return write_directly(iterator, self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing can be undone: what was written is visible."""
         written = sum(message is not None for message in messages)
         _log.warning("the write failed; the records of %d of its %d tasks stay written", written, len(messages))
 

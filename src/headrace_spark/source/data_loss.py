@@ -26,6 +26,8 @@ class Bounds(NamedTuple):
 
 
 class LossPolicy(NamedTuple):
+    """The option's value, and what follows from it."""
+
     is_fatal: bool
 
     def report(self, what: str) -> None:
@@ -39,6 +41,7 @@ class LossPolicy(NamedTuple):
         log.warning("%s; skipped, as the option 'failOnDataLoss' is 'false'", what)
 
     def report_missing(self, name: TopicPartition, wanted: str, bounds: Bounds) -> None:
+        """A partition lacks `wanted`, such as 'offsets 3 to 9 are'. Raises DataLoss, or warns."""
         available = f"offsets {bounds.first} to {bounds.end - 1}" if bounds.first < bounds.end else "no records"
         self.report(
             f"topic {name.topic!r}, partition {name.partition}: {wanted} wanted, but it holds {available} "
@@ -46,6 +49,7 @@ class LossPolicy(NamedTuple):
         )
 
     def report_gone(self, name: TopicPartition, next_offset: int) -> None:
+        """A partition that was being read is no longer there. Raises DataLoss, or warns."""
         self.report(
             f"topic {name.topic!r}, partition {name.partition}: it was to be read from offset {next_offset}, "
             "but there is no such partition any more, or the options no longer choose it"

@@ -63,6 +63,7 @@ def made_anew(before: Mapping[str, TopicId], now: Mapping[str, TopicId]) -> set[
 
 
 def without_topics(offsets: Mapping[TopicPartition, int], topics: Collection[str]) -> Offsets:
+    """The offsets of all other topics."""
     return {name: offset for name, offset in offsets.items() if name.topic not in topics}
 
 

@@ -69,16 +69,22 @@ _EXAMPLE_TIMES: Final = '{"topicA":{"0":1767225600000,"1":1767225600000}}'
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
+    """The option `subscribe`: these topics, with all their partitions."""
+
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
+    """The option `subscribePattern`: topics whose whole name fits, also those that come later."""
+
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
+    """The option `assign`: these partitions."""
+
     partitions: tuple[TopicPartition, ...]
 
 
@@ -88,6 +94,8 @@ ConsumerStrategy = Subscribe | SubscribePattern | Assign
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
+    """At an offset for each partition."""
+
     offsets: Offsets
     """-2 stands for the earliest, -1 for the latest."""
 
@@ -101,6 +109,8 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
+    """As AtTime, with a time for each partition."""
+
     timestamps_ms: Offsets
 
 
@@ -110,6 +120,8 @@ OffsetSpec = Edge | AtOffsets | AtTime | AtTimes
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
+    """What the options of a read say."""
+
     kafka: KafkaOptions
     strategy: ConsumerStrategy
     starting: OffsetSpec | None
@@ -154,6 +166,7 @@ class SourceOptions:
 
     @property
     def schema(self) -> StructType:
+        """The columns that the DataFrame has."""
         return StructType([StructField(name, COLUMN_TYPES[name]) for name in self.column_names])
 
     @property
@@ -174,6 +187,7 @@ class SourceOptions:
         return options
 
     def for_stream(self, schema: StructType) -> SourceOptions:
+        """As they stand for a query without an end. Raises ValueError if one of them is for batches."""
         self._check_schema(schema)
         if self.ending is not None:
             raise ValueError("ending offsets and timestamps are for batch queries; a streaming query has no end")

@@ -51,6 +51,7 @@ class Planner:
         """Of the topics that were found when this last looked for any."""
 
     def close(self) -> None:
+        """Close the connection."""
         self._blocking.close()
 
     # For batch queries.

@@ -50,6 +50,8 @@ class RecreatedTopic(Exception):
 
 
 class FetchedBatches(NamedTuple):
+    """What one Fetch brought, still encoded."""
+
     first_offset: int
     """What was asked for. The first batch may begin before it: batches come whole."""
     records: memoryview | bytes
@@ -105,6 +107,7 @@ class RangeFetcher:
         return answer
 
     async def close(self) -> None:
+        """Stop fetching."""
         self._fetching.cancel()
         await asyncio.gather(self._fetching, return_exceptions=True)
 

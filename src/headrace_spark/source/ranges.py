@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 class OffsetRange(NamedTuple):
+    """Offsets of one partition from `start` on and before `end`."""
+
     topic: str
     partition: int
     start: int
@@ -28,6 +30,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def name(self) -> TopicPartition:
+        """Topic and partition."""
         return TopicPartition(self.topic, self.partition)
 
     @property

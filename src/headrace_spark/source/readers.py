@@ -51,11 +51,17 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
+    """For `spark.read`."""
+
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
+        """In the planner's process: what the query reads, cut into tasks.
+
+        Raises ValueError, DataLoss, ClientError, Refusal.
+        """
         planner = Planner(self._options)
         try:
             return [RangePartition(wanted) for wanted in planner.batch_ranges()]
@@ -63,10 +69,16 @@ class BatchReader(DataSourceReader):
             planner.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: the records of its range."""
         return _read(self._options, partition)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """For `spark.readStream`.
+
+    Every method that asks the cluster raises ValueError, DataLoss, ClientError or Refusal.
+    """
+
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._given = dict(options)
         self._schema = schema
@@ -85,11 +97,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def initialOffset(self) -> Document:  # noqa: N802 - Spark's names, here and below
+        """Where a query without a checkpoint starts."""
         planner = self._connected()
         return to_document(planner.initial_offsets(), planner.topic_ids)
 
     @without_traceback
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options say about the size of a batch."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -98,6 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note where an available-now query ends: at what there is now."""
         planner = self._connected()
         self._target = planner.latest_offsets()
         self._target_ids = planner.topic_ids
@@ -124,6 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
+        """What the batch between these offsets reads, cut into tasks."""
         if start == end:
             return []  # so Spark asks when it restarts a query
         end_ids = topic_ids_in(end)
@@ -136,6 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing to keep: Spark's checkpoint has it, and `report_progress` tells the consumer group, in time."""
 
     def stop(self) -> None:
+        """The query has ended: close the connection."""
         if self._planner is not None:
             self._planner.close()
             self._planner = None
@@ -143,6 +160,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # In a task's process.
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of the task's range."""
         return _read(self._options, partition)
 
     # Inside.

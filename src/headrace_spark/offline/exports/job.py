@@ -56,6 +56,8 @@ class ExportProgress(NamedTuple):
 
 
 class ExportResult(NamedTuple):
+    """What an export has done."""
+
     manifest: Manifest
     duration_s: float
     """Reading and writing; not what Spark takes to start."""

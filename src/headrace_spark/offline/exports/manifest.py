@@ -19,6 +19,8 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
+    """One file of an export."""
+
     path: str
     """From the manifest's directory."""
     topic: str
@@ -35,6 +37,8 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
+    """All that an export has written, and what it was asked for."""
+
     request: ExportRequest
     ranges: tuple[PartitionRange, ...]
     files: tuple[WrittenFile, ...]
@@ -44,17 +48,21 @@ class Manifest:
 
     @property
     def rows(self) -> int:
+        """Records in all files."""
         return sum(file.rows for file in self.files)
 
     @property
     def record_bytes(self) -> int:
+        """Keys and values of all records, before compression."""
         return sum(file.record_bytes for file in self.files)
 
     @property
     def file_bytes(self) -> int:
+        """The size of all files."""
         return sum(file.file_bytes for file in self.files)
 
     def to_json(self) -> bytes:
+        """The content of `_manifest.json`."""
         content: dict[str, Any] = {
             "format": MANIFEST_FORMAT,
             "version": VERSION,
@@ -70,6 +78,10 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: bytes, where: str) -> Manifest:
+        """The reverse.
+
+        `where` names the file in errors. Raises OfflineFailed if it is damaged, or from another version.
+        """
         content = read_json(text, MANIFEST_FORMAT, VERSION, where)
         try:
             return cls(
@@ -83,5 +95,6 @@ class Manifest:
 
 
 def read_manifest(storage: Storage) -> Manifest | None:
+    """The manifest of a finished export; None if there is none. Raises OfflineFailed if it is damaged."""
     text = storage.read(MANIFEST_NAME)
     return None if text is None else Manifest.from_json(text, f"{storage.location}/{MANIFEST_NAME}")

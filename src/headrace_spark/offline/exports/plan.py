@@ -75,11 +75,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """What an export will write: the ranges of offsets, and the files that they are cut into."""
+
     request: ExportRequest
     ranges: tuple[PartitionRange, ...]
     pieces: tuple[Piece, ...]
 
     def to_json(self) -> bytes:
+        """The content of `_plan.json`."""
         content = {
             "format": PLAN_FORMAT,
             "version": VERSION,
@@ -91,6 +94,10 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: bytes, where: str) -> Plan:
+        """The reverse.
+
+        `where` names the file in errors. Raises OfflineFailed if it is damaged, or from another version.
+        """
         content = read_json(text, PLAN_FORMAT, VERSION, where)
         try:
             return cls(
@@ -103,6 +110,7 @@ class Plan:
 
 
 def request_from(content: Mapping[str, Any]) -> ExportRequest:
+    """The request as it stands in a plan or a manifest. Raises KeyError or TypeError if it is not one."""
     return ExportRequest(**{**content, "topics": tuple(content["topics"])})
 
 

@@ -40,6 +40,8 @@ LOOK_EVERY_S: Final = 1.0  # at the positions, each of which is a question to a 
 
 @dataclass(frozen=True)
 class Import:
+    """What to import, from where, and into which topic."""
+
     bootstrap_servers: str
     topic: str
     storage: Storage
@@ -54,6 +56,8 @@ class Import:
 
 
 class PreparedImport(NamedTuple):
+    """What was found before Spark is started."""
+
     import_id: str
     found: Input
     batch_bytes_max: int
@@ -62,6 +66,8 @@ class PreparedImport(NamedTuple):
 
 
 class ImportResult(NamedTuple):
+    """What an import has done."""
+
     rows: int
     rows_sent: int
     """By this run; the others were there."""
@@ -142,6 +148,7 @@ class Positions:
         }
 
     async def find(self) -> dict[str, int]:
+        """Rows that are sent of each lane, by its name."""
         found = {}
         for name, (group_id, coordinator) in self._coordinators.items():
             committed = await fetch_offsets(coordinator, group_id, [self._progress_partition])

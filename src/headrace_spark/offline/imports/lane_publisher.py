@@ -44,6 +44,8 @@ def progress_partition_of(topic: str) -> TopicPartition:
 
 
 class LanePublisher:
+    """Sends for one lane. Call `take_over` first, then `publish` for chunk after chunk, and `close` at the end."""
+
     def __init__(self, cluster: Cluster, lane_id: str, topic: str) -> None:
         """`lane_id` is the transactional id and the group."""
         self._cluster = cluster

@@ -35,6 +35,8 @@ NO_PARTITION: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
+    """A Parquet file to import."""
+
     path: str
     rows: int
     file_bytes: int
@@ -42,30 +44,38 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
+    """Files that one task sends from front to back."""
+
     name: str
     files: tuple[InputFile, ...]
     source_partition: int = NO_PARTITION
 
     @property
     def rows(self) -> int:
+        """Rows of all its files."""
         return sum(file.rows for file in self.files)
 
     @property
     def file_bytes(self) -> int:
+        """The size of all its files."""
         return sum(file.file_bytes for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
+    """All that an import will send."""
+
     lanes: tuple[Lane, ...]
     is_export: bool
 
     @property
     def rows(self) -> int:
+        """Rows of all lanes."""
         return sum(lane.rows for lane in self.lanes)
 
     @property
     def file_bytes(self) -> int:
+        """The size of all files."""
         return sum(lane.file_bytes for lane in self.lanes)
 
     def fingerprint(self, *circumstances: str) -> str:
@@ -145,6 +155,7 @@ def _check_columns(storage: Storage, found: Input, names: ColumnNames) -> None:
 
 
 def open_parquet(storage: Storage, path: str) -> pq.ParquetFile:
+    """The file, its footer read. Raises OfflineFailed if it is not Parquet, or damaged."""
     try:
         return pq.ParquetFile(storage.open(path))
     except pa.ArrowInvalid as wrong:

@@ -47,6 +47,7 @@ class RateLimiter:
         self._free_at_s = 0.0
 
     def wait_s(self, rows: int, content_bytes: int, now_s: float) -> float:
+        """How long to wait before so much may be sent. It counts as sent from then on."""
         start_s = max(now_s, self._free_at_s)
         self._free_at_s = start_s + self._rate.seconds_for(rows, content_bytes)
         return start_s - now_s

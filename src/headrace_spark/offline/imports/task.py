@@ -41,6 +41,8 @@ TOO_LARGE: Final = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 class SentLane(NamedTuple):
+    """What a task has done for its lane."""
+
     name: str
     rows: int
     """In all."""
@@ -51,6 +53,8 @@ class SentLane(NamedTuple):
 
 
 class Chunk(NamedTuple):
+    """What one transaction carries."""
+
     batches: list[TargetedBatch]
     rows: int
     record_bytes: int
@@ -168,6 +172,7 @@ class ImportTask:
 
 
 def lane_id(import_id: str, lane: Lane) -> str:
+    """The transactional id that a lane is sent with, and the name of the group that keeps its position."""
     return f"headrace-import.{import_id}.{lane.name}"
 
 

@@ -79,6 +79,7 @@ def _convert_singly(rows: list[Row | None], problems: list[str | None], arrow_ty
 
 
 def without_registry_prefix(value: bytes) -> bytes:
+    """The value after the five bytes of a schema registry. Raises Undecodable if they are not there."""
     if len(value) < REGISTRY_PREFIX_BYTES or value[0] != 0:
         raise Undecodable("the value does not begin with a registry's prefix (a zero byte and four of the schema's id)")
     return value[REGISTRY_PREFIX_BYTES:]

@@ -70,6 +70,8 @@ _LOGICAL_TYPES: dict[str, DataType] = {
 
 
 class AvroDecoder:
+    """Reads a source's schema file. Raises PipelineError if that cannot be read, or has no columns."""
+
     def __init__(self, pipeline: Pipeline, source: SourceSpec) -> None:
         assert source.schema_file is not None
         self._schema = _read_schema(pipeline, source, source.schema_file)
@@ -87,6 +89,7 @@ class AvroDecoder:
         check_names(pipeline, (*source.key_path, "schema_file"), columns.names)
 
     def decode(self, records: DataFrame) -> DataFrame:
+        """Decodes in Python workers, with fastavro."""
         schema_text, has_prefix = json.dumps(self._schema), self._has_registry_prefix
 
         def make() -> DecodeOne:
@@ -97,6 +100,7 @@ class AvroDecoder:
 
 
 def decode_value(schema: Any, value: bytes, *, has_prefix: bool) -> Row:
+    """One record as a row. Raises Undecodable."""
     body = without_registry_prefix(value) if has_prefix else value
     try:
         row = fastavro.schemaless_reader(io.BytesIO(body), schema, None)

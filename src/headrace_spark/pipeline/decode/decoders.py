@@ -36,11 +36,14 @@ _SHOWN_CHARACTERS = 40  # of a wrong field: enough to recognise it, and a reason
 
 
 class Decoder(Protocol):
+    """What knows one format."""
+
     @property
     def columns(self) -> StructType:
         """What `ROW` holds."""
 
-    def decode(self, records: DataFrame) -> DataFrame: ...
+    def decode(self, records: DataFrame) -> DataFrame:
+        """Adds `ROW` and `PROBLEM` to the records; one of both is null."""
 
 
 def decoder_of(pipeline: Pipeline, source: SourceSpec) -> Decoder:
@@ -63,26 +66,35 @@ def decoder_of(pipeline: Pipeline, source: SourceSpec) -> Decoder:
 
 
 class RawDecoder:
+    """Bytes as they are, in the one column `value`. Nothing is undecodable."""
+
     columns = StructType([StructField("value", BinaryType())])
 
     def decode(self, records: DataFrame) -> DataFrame:
+        """Every record decodes."""
         row = F.struct(F.col(VALUE).alias("value"))
         return records.withColumns({ROW: row, PROBLEM: F.lit(None).cast("string")})
 
 
 class TextDecoder:
+    """UTF-8, in the one column `value`."""
+
     columns = StructType([StructField("value", StringType())])
 
     def decode(self, records: DataFrame) -> DataFrame:
+        """What is not UTF-8 is undecodable."""
         row = F.struct(F.col(VALUE).cast("string").alias("value"))
         return records.withColumns({ROW: row, PROBLEM: _unless_utf8()})
 
 
 class JsonDecoder:
+    """One JSON object for each record, parsed by Spark."""
+
     def __init__(self, columns: StructType) -> None:
         self.columns = columns
 
     def decode(self, records: DataFrame) -> DataFrame:
+        """Names the first field that does not fit its column."""
         parsed = _parsed(records, F.from_json, self.columns, _JSON_OPTIONS)
         as_strings = F.from_json(_text(), _all_strings(self.columns))
         is_object = F.rtrim(_text(), F.lit(_JSON_SPACE)).endswith("}")  # Spark does not mind what follows it
@@ -111,6 +123,7 @@ class CsvDecoder:
         self.columns = columns
 
     def decode(self, records: DataFrame) -> DataFrame:
+        """Names the first field that does not fit its column."""
         parsed = _parsed(records, _from_csv, self.columns, _CSV_OPTIONS)
         as_strings = _from_csv(_text(), _all_strings(self.columns), _CSV_OPTIONS)
         problem = F.coalesce(

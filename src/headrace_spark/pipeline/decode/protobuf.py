@@ -69,6 +69,8 @@ _WRAPPERS = {
 
 
 class ProtobufDecoder:
+    """Reads a source's set of descriptors. Raises PipelineError if that is wrong, or lacks the message."""
+
     def __init__(self, pipeline: Pipeline, source: SourceSpec) -> None:
         assert source.schema_file is not None
         assert source.message is not None
@@ -86,6 +88,7 @@ class ProtobufDecoder:
         check_names(pipeline, (*source.key_path, "message"), self.columns.names)
 
     def decode(self, records: DataFrame) -> DataFrame:
+        """Decodes in Python workers, with Google's library."""
         descriptors, name, has_prefix = self._descriptors, self._message, self._has_registry_prefix
 
         def make() -> DecodeOne:
@@ -125,6 +128,7 @@ def message_class(descriptors: bytes, name: str) -> Any:
 
 
 def message_names(descriptors: bytes) -> list[str]:
+    """The full names of the messages in a set of descriptors, those inside others left out."""
     files = descriptor_pb2.FileDescriptorSet.FromString(descriptors).file
     return [".".join(filter(None, (file.package, message.name))) for file in files for message in file.message_type]
 
@@ -169,6 +173,7 @@ def _is_map(field: Any) -> bool:
 
 
 def decode_value(kind: Any, value: bytes, *, has_prefix: bool) -> Row:
+    """One message as a row. Raises Undecodable."""
     body = _without_message_indexes(without_registry_prefix(value)) if has_prefix else value
     try:
         return _row(kind.FromString(body))

@@ -49,7 +49,14 @@ _PYTHON_FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)
 
 
 def load(path: Path, *, bootstrap_servers: str | None = None) -> Pipeline:
-    """Read and check the file. `bootstrap_servers` is used instead of what the file says. Raises PipelineError."""
+    """Read and check a pipeline's file, without Spark and without a cluster.
+
+        pipeline = load(Path("orders.toml"))
+        Runner(pipeline, observer).run()
+
+    `bootstrap_servers` is used instead of what the file says. Raises PipelineError with the line, what is wrong there
+    and what to do.
+    """
     file, values = read_toml(path)
     top = Section(file, (), values, KEYS[""])
     name = _pipeline_name(top)

@@ -33,6 +33,7 @@ _ONLY_FOR = {
 
 
 def read_sink(section: Section) -> SinkSpec:
+    """A `[[sink]]`. Raises PipelineError."""
     kinds = [kind for kind in _KINDS if kind in section]
     if len(kinds) != 1:
         problem = f"has both {' and '.join(kinds)}" if kinds else "does not say where to write"

@@ -28,6 +28,7 @@ _FILE_FORMATS = ("avro", "protobuf")
 
 
 def read_source(section: Section) -> SourceSpec:
+    """A `[[source]]`. Raises PipelineError."""
     name = _table_name(section, "orders")
     topics, topic_pattern = _topics(section)
     source_format = cast(SourceFormat, section.choice("format", get_args(SourceFormat), "json"))
@@ -152,6 +153,7 @@ def _tombstones(section: Section, source_format: SourceFormat) -> Tombstones:
 
 
 def read_static_table(section: Section) -> StaticTable:
+    """A `[[table]]`. Raises PipelineError."""
     name = _table_name(section, "products")
     kinds = [kind for kind in get_args(TableFormat) if kind in section]
     if len(kinds) != 1:
@@ -173,6 +175,7 @@ def read_static_table(section: Section) -> StaticTable:
 
 
 def read_expectation(section: Section, number: int, sources: tuple[SourceSpec, ...]) -> Expectation:
+    """An `[[expect]]`, the `number`-th of the file. Raises PipelineError."""
     sql = section.required_text("sql", "amount > 0")
     names = [source.name for source in sources]
     source = section.optional_text("source")

@@ -33,11 +33,15 @@ DEAD_LETTERS_QUERY = "dead-letters"
 
 @dataclass(frozen=True)
 class ClusterSpec:
+    """`[cluster]`: where the topics are."""
+
     bootstrap_servers: str
 
 
 @dataclass(frozen=True)
 class Watermark:
+    """How late records may come, by the time in a column of theirs."""
+
     column: str
     delay: str
     """As the file says it: "2 minutes"."""
@@ -45,6 +49,8 @@ class Watermark:
 
 @dataclass(frozen=True)
 class SourceSpec:
+    """A `[[source]]`: topics, how their records are decoded, and what becomes of those that do not decode."""
+
     name: str
     """The table's name in the SQL."""
     topics: tuple[str, ...]
@@ -77,6 +83,8 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class StaticTable:
+    """A `[[table]]`: files that are read once, when the pipeline starts."""
+
     name: str
     format: TableFormat
     path: str
@@ -87,6 +95,8 @@ class StaticTable:
 
 @dataclass(frozen=True)
 class Expectation:
+    """An `[[expect]]`: a condition that every record of a source must meet."""
+
     name: str
     source: str
     sql: str
@@ -96,12 +106,16 @@ class Expectation:
 
 @dataclass(frozen=True)
 class SqlQuery:
+    """`[query]` with `sql`."""
+
     sql: str
     key_path: KeyPath
 
 
 @dataclass(frozen=True)
 class PythonQuery:
+    """`[query]` with `python`: `module:function`, called with the session and the tables."""
+
     module: str
     function: str
     key_path: KeyPath
@@ -109,6 +123,8 @@ class PythonQuery:
 
 @dataclass(frozen=True)
 class TopicSink:
+    """A `[[sink]]` with `topic`."""
+
     name: str
     """Names the sink's query and its checkpoint. Made from where it writes to, unless the file says one."""
     topic: str
@@ -141,6 +157,8 @@ class DeltaSink(_FileSink):
 
 @dataclass(frozen=True)
 class ConsoleSink:
+    """A `[[sink]]` with `console`."""
+
     name: str
     mode: OutputMode
     key_path: KeyPath
@@ -156,6 +174,8 @@ class AvailableNow:
 
 @dataclass(frozen=True)
 class EverySeconds:
+    """Start a batch so often."""
+
     seconds: float
 
 
@@ -171,6 +191,8 @@ class RestartPolicy:
 
 @dataclass(frozen=True)
 class RunSpec:
+    """`[run]`: when, where and under which names the pipeline runs, and what follows a failure."""
+
     trigger: AvailableNow | EverySeconds
     master: str
     checkpoint: str
@@ -182,11 +204,15 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class DeadLetterSpec:
+    """`[dead_letters]`: where rejected records go."""
+
     topic: str
 
 
 @dataclass(frozen=True)
 class Pipeline:
+    """The whole file."""
+
     name: str
     cluster: ClusterSpec
     sources: tuple[SourceSpec, ...]
@@ -212,6 +238,7 @@ class Pipeline:
         return f"{self.run.checkpoint.rstrip('/')}/{query_name}"
 
     def expectations_of(self, source: SourceSpec) -> tuple[Expectation, ...]:
+        """Those of one source, in the order of the file."""
         return tuple(expectation for expectation in self.expectations if expectation.source == source.name)
 
     def has_dead_letters(self, source: SourceSpec) -> bool:

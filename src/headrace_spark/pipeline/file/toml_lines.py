@@ -35,6 +35,8 @@ class _KeyLine(NamedTuple):
 
 @dataclass(frozen=True)
 class KeyLines:
+    """The line of each key of a file."""
+
     lines: dict[KeyPath, _KeyLine]
 
     def line_of(self, key_path: KeyPath) -> int | None:
@@ -55,6 +57,7 @@ class KeyLines:
 
 
 def find_key_lines(text: str) -> KeyLines:
+    """Scan a text that `tomllib` has read without an error."""
     return KeyLines(_Scanner(text).scan())
 
 

@@ -32,10 +32,13 @@ _KINDS: dict[type, str] = {
 
 @dataclass(frozen=True)
 class TomlFile:
+    """Where a file lies, and on which line each of its keys stands."""
+
     path: Path
     key_lines: KeyLines
 
     def error(self, key_path: KeyPath, problem: str, hint: str = "") -> PipelineError:
+        """An error about the key at this path, with its line."""
         return PipelineError(self.path, self.key_lines.line_of(key_path), problem, hint)
 
     def resolve(self, text: str) -> str:
@@ -46,6 +49,7 @@ class TomlFile:
 
 
 def read_toml(path: Path) -> tuple[TomlFile, dict[str, object]]:
+    """Read a file. Raises PipelineError if it cannot be read, or is not TOML."""
     try:
         text = path.read_bytes().decode()
     except OSError as error:
@@ -91,6 +95,8 @@ def _syntax_hint(line: str, what: str) -> str:
 
 
 class Section:
+    """One table. Every method raises PipelineError if the value does not fit, and for keys that are not `known`."""
+
     def __init__(self, file: TomlFile, key_path: KeyPath, values: object, known: Collection[str]) -> None:
         self.file = file
         self.key_path = key_path
@@ -118,16 +124,19 @@ class Section:
         return name in self._values
 
     def error(self, name: str | None, problem: str, hint: str = "") -> PipelineError:
+        """An error about this key, or with None about the table as a whole."""
         key_path = self.key_path if name is None else (*self.key_path, name)
         return self.file.error(key_path, f"{self.title} {problem}", hint)
 
     # ---- one value
 
     def text(self, name: str, default: str = "") -> str:
+        """A string, its `${VARIABLES}` replaced."""
         value = self._typed(name, str, default)
         return self._with_variables(name, value)
 
     def required_text(self, name: str, example: str) -> str:
+        """A string that must be there, and not be empty; `example` is shown if it is not."""
         if name not in self:
             raise self.error(None, f"needs '{name}'", f'for example {name} = "{example}"')
         value = self.text(name)
@@ -136,24 +145,29 @@ class Section:
         return value
 
     def optional_text(self, name: str) -> str | None:
+        """A string that may be left out, but not be empty."""
         return self.required_text(name, "…") if name in self else None
 
     def flag(self, name: str, *, default: bool) -> bool:
+        """true or false."""
         return self._typed(name, bool, default)
 
     def count(self, name: str, default: int) -> int:
+        """A whole number from 1 on."""
         value = self._typed(name, int, default)
         if value < 1:
             raise self.error(name, f"{name} is {value}", "it must be at least 1")
         return value
 
     def choice(self, name: str, choices: Collection[str], default: str) -> str:
+        """One of these words."""
         value = self.text(name, default)
         if value not in choices:
             raise self.error(name, f"{name} is '{value}'", choices_hint(value, choices))
         return value
 
     def check_topic_name(self, topic: str) -> None:
+        """Raises PipelineError if no topic can have this name."""
         if problem := topic_name_problem(topic):
             raise self.error("topic", f"topic: {problem}")
 
@@ -221,6 +235,7 @@ class Section:
         return Section(self.file, (*self.key_path, name), value, known)
 
     def tables(self, name: str, known: Collection[str]) -> list[Section]:
+        """Tables that may be there several times, as `[[source]]`; none is an empty list."""
         values = self._values.get(name, []) if name in self else []
         if isinstance(values, dict):
             raise self.file.error((*self.key_path, name), f"[{name}] can be there several times", f"write [[{name}]]")

@@ -47,6 +47,7 @@ def known_queries(pipeline: Pipeline, run: RunStatus, *, has_group: bool) -> set
 
 
 def has_checkpoint(spark: SparkSession, path: str) -> bool:
+    """Whether Spark has begun a checkpoint in this directory."""
     return METADATA in HadoopFiles(spark, path).list_names(path)
 
 

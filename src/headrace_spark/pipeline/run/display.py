@@ -41,6 +41,7 @@ class JsonLines:
         return
 
     def tell(self, run: RunStatus) -> None:
+        """An event `state`, if the state has changed."""
         if run.state == self._state:
             return
         self._state = run.state
@@ -48,12 +49,15 @@ class JsonLines:
         self._print("state", state=run.state, run_id=run.run_id, **error)
 
     def batch(self, progress: BatchProgress) -> None:
+        """An event `batch`."""
         self._print("batch", **asdict(progress))
 
     def rows(self, query: str, batch_id: int, rows: list[dict[str, Any]], more_count: int) -> None:
+        """An event `rows`: what a console sink shows."""
         self._print("rows", query=query, batch_id=batch_id, rows=rows, more=more_count)
 
     def restarting(self, failure: PipelineFailure, pause_s: float) -> None:
+        """An event `restart`."""
         self._print(
             "restart",
             query=failure.query,
@@ -92,6 +96,7 @@ class LiveTable:
             self._console.line()  # rich leaves the last line open there
 
     def tell(self, run: RunStatus) -> None:
+        """Draw the table anew, if something in it has changed."""
         if self._last is None or (self._last.state, self._last.queries) != (run.state, run.queries):
             self._last = run
             self._live.update(_table(run), refresh=True)
@@ -100,6 +105,7 @@ class LiveTable:
         """The table has it already."""
 
     def rows(self, query: str, batch_id: int, rows: list[dict[str, Any]], more_count: int) -> None:
+        """What a console sink shows, above the table."""
         lines = [f"{self._pipeline.name}, {query}, batch {batch_id}:"]
         lines += ["  " + json.dumps(row, ensure_ascii=False) for row in rows]
         if more_count:
@@ -110,6 +116,7 @@ class LiveTable:
             self._answer("\n".join(lines))
 
     def restarting(self, failure: PipelineFailure, pause_s: float) -> None:
+        """One sentence above the table: what failed, and when it goes on."""
         where = f" in {failure.query}" if failure.query else ""
         more = f" (more in {failure.details})" if failure.details else ""
         text = f"failed{where}: {failure}{more}; starting again in {pause_s:g} s"

@@ -45,6 +45,7 @@ class ProgressReader:
         self.status = status
 
     def take(self) -> list[BatchProgress]:
+        """The batches that were finished since the last call; `status` follows them."""
         batches = []
         for reported in self._query.recentProgress:
             progress = progress_of(self.status.sink, reported)
@@ -61,6 +62,7 @@ class ProgressReader:
 
 
 def progress_of(name: str, reported: Mapping[str, Any]) -> BatchProgress:
+    """One of Spark's progress reports of the query of this name."""
     operators = reported["stateOperators"]
     return BatchProgress(
         query=name,

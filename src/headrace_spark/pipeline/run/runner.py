@@ -68,7 +68,8 @@ class Observer(Protocol):
     def rows(self, query: str, batch_id: int, rows: list[dict[str, Any]], more_count: int) -> None:
         """A console sink has these, and more that are not shown."""
 
-    def restarting(self, failure: PipelineFailure, pause_s: float) -> None: ...
+    def restarting(self, failure: PipelineFailure, pause_s: float) -> None:
+        """A query failed, and the pipeline starts again after the pause."""
 
 
 class TakenOver(Exception):
@@ -102,6 +103,8 @@ def started_session(pipeline: Pipeline, app_name: str, master: str) -> SparkSess
 
 
 class Runner:
+    """One run of a pipeline. `switch` stops it from any thread."""
+
     def __init__(
         self, pipeline: Pipeline, observer: Observer, *, take_over: bool = False, from_start: bool = False
     ) -> None:

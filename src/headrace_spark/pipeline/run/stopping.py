@@ -26,6 +26,7 @@ class StopSwitch:
         self.taken_over_by: RunStatus | None = None
 
     def ask(self, who: str) -> None:
+        """End after the batches under way; `who` asks is kept as the reason."""
         self._press(f"asked by {who}")
 
     def take_over(self, other: RunStatus) -> None:

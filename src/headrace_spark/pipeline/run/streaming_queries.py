@@ -122,6 +122,7 @@ class StreamingQueries:
 
     @property
     def is_active(self) -> bool:
+        """Whether any of them still runs."""
         return any(query.isActive for query in self._running.values())
 
     def failures(self) -> list[PipelineFailure]:
@@ -143,6 +144,7 @@ class StreamingQueries:
 
     @property
     def statuses(self) -> tuple[QueryStatus, ...]:
+        """How each of them is doing, in the order of the file."""
         return tuple(
             self._progress[plan.name].status if plan.name in self._progress else self._status_before(plan.name)
             for plan in self._query_plans
@@ -165,12 +167,14 @@ class StreamingQueries:
         self.stop_now()
 
     def stop_now(self) -> None:
+        """End them without waiting for the batches under way; those are repeated by the next run."""
         self._is_stopping.set()
         for query in self._running.values():
             query.stop()
 
 
 def spark_name(pipeline: Pipeline, query_name: str) -> str:
+    """What Spark's own displays call a query of a pipeline."""
     return f"{pipeline.name}/{query_name}"
 
 

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
 
 class BatchName(NamedTuple):
+    """Names a batch: one that comes again, after a failure, has the same name."""
+
     query_id: str
-    """Made with the checkpoint, and as old: with a new checkpoint batch 0 is another batch 0."""
+    """Spark makes it with the checkpoint: with a new checkpoint, batch 0 is another batch 0."""
     batch_id: int
 
 

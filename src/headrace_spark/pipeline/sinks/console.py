@@ -24,6 +24,8 @@ ROWS_MAX = 20  # as Spark's own console; to see all, write them to a topic
 
 
 class ConsoleWriter:
+    """Shows the first rows of each batch."""
+
     def __init__(self, query_name: str, show: ShowRows) -> None:
         self._query_name = query_name
         self._show = show

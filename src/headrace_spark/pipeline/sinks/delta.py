@@ -30,6 +30,8 @@ NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"  # how Spark names the directory o
 
 
 class DeltaWriter:
+    """Writes batches to the table of one sink."""
+
     def __init__(self, sink: DeltaSink) -> None:
         self._sink = sink
 

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 
 class StoredFile(NamedTuple):
+    """A file as the file system lists it."""
+
     path: str
     """Relative to the directory that was listed."""
     size_bytes: int
@@ -23,6 +25,7 @@ class HadoopFiles:
         self._system = self._path(path).getFileSystem(spark._jsc.hadoopConfiguration())
 
     def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of this name."""
         return bool(self._system.exists(self._path(path)))
 
     def list_names(self, directory: str) -> list[str]:
@@ -46,9 +49,11 @@ class HadoopFiles:
         return sorted(files)
 
     def make_directory(self, path: str) -> None:
+        """With those around it. One that is there already is no error."""
         self._system.mkdirs(self._path(path))
 
     def touch(self, path: str) -> None:
+        """Make an empty file, in place of one that may be there."""
         self._system.create(self._path(path), True).close()
 
     def rename(self, source: str, target: str) -> None:
@@ -57,6 +62,7 @@ class HadoopFiles:
             raise OSError(f"cannot rename {source} to {target}")
 
     def delete(self, path: str) -> None:
+        """With all that lies in it. What is not there is no error."""
         self._system.delete(self._path(path), True)
 
     def _path(self, path: str) -> Any:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 class ParquetWriter:
+    """Writes batches to the directory of one sink."""
+
     def __init__(self, sink: ParquetSink) -> None:
         self._sink = sink
 

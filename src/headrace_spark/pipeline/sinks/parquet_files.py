@@ -21,6 +21,8 @@ NO_SUCCESS_FILE = ("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false") 
 
 
 class Written(NamedTuple):
+    """The files that a batch has become."""
+
     files: list[StoredFile]
     row_count: int
 

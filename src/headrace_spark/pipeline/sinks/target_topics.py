@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def make_topics(pipeline: Pipeline) -> None:
+    """Create those that are missing: every sink's, and that of the dead letters. Raises Refusal or ClientError."""
     wanted = {sink.topic for sink in pipeline.sinks if isinstance(sink, TopicSink)} | {pipeline.dead_letters.topic}
     with BlockingCluster(pipeline.cluster.bootstrap_servers) as client:
         admin = Admin(client.cluster)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def writer_for(sink: SinkSpec, pipeline: Pipeline, show_rows: ShowRows) -> BatchWriter:
+    """The writer of a sink; `show_rows` gets what a console sink shows."""
     match sink:
         case TopicSink():
             return TopicWriter(pipeline.cluster.bootstrap_servers, sink.topic)
@@ -38,4 +39,5 @@ def rows_for(sink: SinkSpec, result: DataFrame) -> DataFrame:
 
 
 def dead_letter_writer(pipeline: Pipeline) -> BatchWriter:
+    """The writer of the topic of dead letters."""
     return TopicWriter(pipeline.cluster.bootstrap_servers, pipeline.dead_letters.topic)

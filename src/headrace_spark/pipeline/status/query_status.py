@@ -43,6 +43,7 @@ class QueryStatus:
     """That this run, having read the topic before, began at the beginning of the new one."""
 
     def failed(self, error: str, at: datetime, batch_id: int | None) -> QueryStatus:
+        """As it is after a failure; `batch_id` is None if that was before a batch began."""
         # Where the others went on meanwhile, it did not: what was known of its lag holds no longer.
         known = replace(self, is_failing=True, lag=None, rows_per_s=None)
         return replace(known, error=shortened(error), error_at=at, error_batch=batch_id)
@@ -56,6 +57,7 @@ class QueryStatus:
         return replace(self.started_again(), rows=0, restarts=0, topics_made_anew=())
 
     def to_json(self) -> dict[str, Any]:
+        """As it stands in the run's record."""
         facts = asdict(self)
         facts["error_at"] = None if self.error_at is None else time_text(self.error_at)
         return facts
@@ -71,6 +73,7 @@ class QueryStatus:
 
 
 def is_any_failing(queries: Iterable[QueryStatus]) -> bool:
+    """Whether at least one failed, and has got through nothing since."""
     return any(query.is_failing for query in queries)
 
 
@@ -80,8 +83,10 @@ def status_of(queries: Iterable[QueryStatus], sink: str) -> QueryStatus:
 
 
 def shortened(error: str) -> str:
+    """An error's text as far as a record keeps it."""
     return error if len(error) <= ERROR_CHARACTERS_MAX else error[: ERROR_CHARACTERS_MAX - 1] + "…"
 
 
 def time_text(moment: datetime) -> str:
+    """ISO 8601, UTC, with milliseconds."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -21,6 +21,8 @@ _TIMES = ("started_at", "updated_at", "error_at")
 
 
 class RunState(StrEnum):
+    """What a run is doing."""
+
     STARTING = "starting"
     RUNNING = "running"
     DEGRADED = "degraded"
@@ -34,11 +36,14 @@ class RunState(StrEnum):
 
     @property
     def is_over(self) -> bool:
+        """Whether the run has ended, in whatever way."""
         return self in {RunState.FINISHED, RunState.FAILED, RunState.STOPPED}
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
+    """All that a run tells of itself: the value of its record."""
+
     name: str
     run_id: str
     state: RunState
@@ -74,13 +79,16 @@ class RunStatus:
         return self.is_alive(now) and self.state is not RunState.DEGRADED
 
     def silent_s(self, now: datetime) -> float:
+        """How long it was not heard of."""
         return (now - self.updated_at).total_seconds()
 
     @property
     def where(self) -> str:
+        """Which process it is, for people."""
         return f"process {self.pid} on {self.host}"
 
     def to_json(self) -> dict[str, Any]:
+        """As it stands in the run's record."""
         facts = {item.name: getattr(self, item.name) for item in fields(self)}
         for name in _TIMES:
             facts[name] = None if facts[name] is None else time_text(facts[name])
@@ -107,6 +115,7 @@ class AlreadyRunning(Exception):
 
 
 def new_run(name: str, run_id: str, master: str, now: datetime) -> RunStatus:
+    """The first status of a run of this process."""
     return RunStatus(name, run_id, RunState.STARTING, now, now, socket.gethostname(), os.getpid(), master)
 
 
@@ -118,10 +127,12 @@ def with_past(run: RunStatus, before: RunStatus) -> RunStatus:
 
 
 def now_utc() -> datetime:
+    """The time as runs write it: every machine means the same."""
     return datetime.now(UTC)
 
 
 def renewed(run: RunStatus, **changes: Any) -> RunStatus:
+    """The same run as it is now, with these changes."""
     return replace(run, updated_at=now_utc(), **changes)
 
 

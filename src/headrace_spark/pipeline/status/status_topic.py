@@ -84,6 +84,7 @@ async def write_run(producer: BatchingProducer, run: RunStatus) -> int:
 
 
 async def ensure_topic(cluster: Cluster) -> None:
+    """Create the topic, if nobody has yet. Raises Refusal or ClientError."""
     try:
         await Admin(cluster).create_topic(TOPIC, partitions=1, configs=TOPIC_CONFIGS)
     except Refusal as refusal:

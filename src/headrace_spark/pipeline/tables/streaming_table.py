@@ -35,6 +35,7 @@ class StreamingTable:
 
     @property
     def has_dead_letters(self) -> bool:
+        """Whether any record of the source may become a dead letter."""
         return self._pipeline.has_dead_letters(self._source)
 
     @property
@@ -47,10 +48,12 @@ class StreamingTable:
         return "value", *(name[1:] for name in METADATA_COLUMNS if name in wanted)
 
     def rows(self, records: DataFrame) -> DataFrame:
+        """The rows of valid records. Late and duplicate ones are dropped, as the file says."""
         table = self._with_verdicts(records).filter(is_valid()).select(*map(_quoted, self._columns))
         return self._without_doubles(self._with_watermark(table))
 
     def dead_letters(self, records: DataFrame) -> DataFrame:
+        """The rejected records, as `as_dead_letters` makes them."""
         return as_dead_letters(self._with_verdicts(records), self._pipeline)
 
     def _with_verdicts(self, records: DataFrame) -> DataFrame:
