@@ -54,7 +54,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         outputs = _outputs(messages)
         if not outputs:
-            raise RuntimeError(f"batch {batchId} comes without a message of any task; it cannot be told which query's")
+            raise RuntimeError(
+                f"batch {batchId} has no output of any task, so it is not known which query it belongs to"
+            )
         _publish(self._options, Publication(outputs[0].transactional_id, batchId, outputs, is_strict=True))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

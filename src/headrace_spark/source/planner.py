@@ -72,7 +72,7 @@ class Planner:
     # For streaming queries.
 
     def initial_offsets(self) -> Offsets:
-        """Where a new query starts. Those that start at the latest offset are marked: see `source_offsets.LATEST`."""
+        """Where a new query starts. Those that start at the latest offset are marked: see `offsets.LATEST`."""
 
         async def initial_offsets() -> Offsets:
             assert self._options.starting is not None

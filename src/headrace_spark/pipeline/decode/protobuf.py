@@ -109,7 +109,9 @@ def _read_descriptors(pipeline: Pipeline, source: SourceSpec, path: str) -> byte
     try:
         _pool(descriptors)
     except (DecodeError, TypeError) as error:
-        raise pipeline.error(key_path, f"{path} is no complete set of Protobuf descriptors: {error}", hint) from error
+        raise pipeline.error(
+            key_path, f"{path} is not a complete set of Protobuf descriptors: {error}", hint
+        ) from error
     return descriptors
 
 

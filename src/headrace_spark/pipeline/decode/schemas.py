@@ -26,7 +26,7 @@ def declared_columns(pipeline: Pipeline, table: SourceSpec | StaticTable) -> Str
         hint = "columns are written as in CREATE TABLE: id BIGINT, sku STRING, at TIMESTAMP"
         raise pipeline.error(key_path, f"the schema is wrong: {said_by(error)}", hint) from error
     if not isinstance(columns, StructType):
-        raise pipeline.error(key_path, "the schema is a type and no list of columns", "write id BIGINT, sku STRING")
+        raise pipeline.error(key_path, "the schema is a type, not a list of columns", "write id BIGINT, sku STRING")
     check_names(pipeline, key_path, columns.names)
     return columns
 
@@ -36,9 +36,13 @@ def check_names(pipeline: Pipeline, key_path: KeyPath, names: list[str]) -> None
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
-            raise pipeline.error(key_path, f"the schema has the column '{name}' twice", "SQL does not tell A from a")
+            raise pipeline.error(
+                key_path,
+                f"the schema has the column '{name}' twice",
+                "column names that differ only in upper and lower case are the same to SQL",
+            )
         if name.lower() in METADATA_COLUMNS or name.lower().startswith(OWN_PREFIX):
             raise pipeline.error(
-                key_path, f"a column cannot be named '{name}'", "the name belongs to a record's metadata"
+                key_path, f"a column cannot be named '{name}'", "the name is reserved for the metadata of records"
             )
         seen.add(name.lower())

@@ -45,7 +45,7 @@ def read_sink(section: Section) -> SinkSpec:
     mode = cast(OutputMode, section.choice("mode", get_args(OutputMode), "append"))
     if kind == "console":
         if not section.flag("console", default=False):
-            raise section.error("console", "console is false", "leave the sink out if nothing shall be shown")
+            raise section.error("console", "console is false", "leave the sink out if nothing is to be shown")
         return ConsoleSink(_sink_name(section, "console"), mode, section.key_path)
     if kind == "topic":
         return _topic_sink(section, mode)

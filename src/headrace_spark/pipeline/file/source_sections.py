@@ -94,7 +94,7 @@ def _schema(section: Section, source_format: SourceFormat) -> tuple[str | None, 
     if source_format in {"json", "csv"}:
         section.required_text("schema", "id BIGINT, sku STRING, at TIMESTAMP")
     elif "schema" in section:
-        what = "the schema file says the columns" if needs_file else "the table has the one column 'value'"
+        what = "the columns are those of the schema file" if needs_file else "the table has the one column 'value'"
         raise section.error("schema", f"schema does not go with {source_format}", f"leave it out: {what}")
     if needs_file:
         section.required_text("schema_file", "orders.avsc" if source_format == "avro" else "orders.desc")
@@ -157,7 +157,7 @@ def read_static_table(section: Section) -> StaticTable:
     name = _table_name(section, "products")
     kinds = [kind for kind in get_args(TableFormat) if kind in section]
     if len(kinds) != 1:
-        problem = f"has both {' and '.join(kinds)}" if kinds else "says nothing to read"
+        problem = f"has both {' and '.join(kinds)}" if kinds else "does not say what to read"
         raise section.error(
             kinds[-1] if kinds else None, problem, "give one of parquet, csv, json and delta, with a path"
         )

@@ -1,5 +1,6 @@
-"""What a pipeline's file says, as values. `spec.load` makes them; everything in them has been checked as far as that
-goes without Spark and without a cluster.
+"""What a pipeline's file says, as values.
+
+`loader.load` makes them. Everything in them has been checked as far as that goes without Spark and without a cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Spark said when a run failed, in full: pages of stacks that few want on a terminal, and somebody may need."""
+"""A file with everything that Spark said when a run failed: pages of stack traces, which no terminal should show."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FailureFile:
         try:
             return str(self._write(failure))
         except OSError as error:
-            log.warning("what Spark said about it could not be kept: %s", error)
+            log.warning("the failure's details could not be written to a file: %s", error)
             return None
 
     def _write(self, failure: PipelineFailure) -> Path:

@@ -98,28 +98,30 @@ def started_session(pipeline: Pipeline, app_name: str, master: str) -> SparkSess
     try:
         return start_session(app_name, master=master, conf={**DEFAULT_CONF, **pipeline.spark_conf})
     except (Py4JError, PySparkException) as error:
-        hint = "look at master and at [spark.conf]; its own words may stand above"
+        hint = "check master and [spark.conf]; Spark's own output above may say more"
         raise pipeline.error(("run",), f"Spark does not start on {master!r}: {java_words(error)}", hint) from error
 
 
 class Runner:
-    """One run of a pipeline. `switch` stops it from any thread."""
+    """Runs a pipeline, once. `switch` stops it from any thread.
+
+        state = Runner(pipeline, observer).run().state
+
+    With `take_over` a run that is alive has to give way. With `from_start` the pipeline begins anew, though it has run
+    before and its checkpoint is gone.
+    """
 
     def __init__(
         self, pipeline: Pipeline, observer: Observer, *, take_over: bool = False, from_start: bool = False
     ) -> None:
-        """`from_start`: begin anew, though the pipeline has run before and its checkpoint is gone."""
         self._pipeline = pipeline
         self._observer = observer
         self._take_over = take_over
         self._from_start = from_start
-        self._restarts = Restarts(pipeline.run.restart)
-        self._failure_file = FailureFile(pipeline.name)
-        self._lease: RunLease
         self.switch = StopSwitch()
 
     def run(self, session: SparkSession | None = None) -> RunStatus:
-        """Until it has finished or was stopped; the state in which it ended.
+        """Until it has finished or was stopped; the status in which it ended.
 
         Without a session it starts one, and listens to signals. Raises AlreadyRunning, TakenOver, PipelineFailure, and
         JavaUnsuitable if there is none.
@@ -127,7 +129,7 @@ class Runner:
         run = self._pipeline.run
         if session is None:
             refuse_connect(run.master, os.environ)  # before anybody hears of a run
-        self._lease = RunLease(
+        lease = RunLease(
             self._pipeline.cluster.bootstrap_servers,
             self._pipeline.name,
             run.master,
@@ -136,21 +138,41 @@ class Runner:
             on_taken_over=self.switch.take_over,
         )
         try:
+            _LeasedRun(self._pipeline, self._observer, lease, self.switch, from_start=self._from_start).run(session)
+        finally:
+            lease.close()
+        return lease.run
+
+
+class _LeasedRun:
+    """The run, from the moment that the pipeline's name is its own."""
+
+    def __init__(
+        self, pipeline: Pipeline, observer: Observer, lease: RunLease, switch: StopSwitch, *, from_start: bool
+    ) -> None:
+        self._pipeline = pipeline
+        self._observer = observer
+        self._lease = lease
+        self._switch = switch
+        self._from_start = from_start
+        self._restarts = Restarts(pipeline.run.restart)
+        self._failure_file = FailureFile(pipeline.name)
+
+    def run(self, session: SparkSession | None) -> None:
+        """To its end, which the lease is told."""
+        try:
             self._observer.tell(self._lease.run)
             make_topics(self._pipeline)
             state = self._run_in(session) if session is not None else self._run_in_own_session()
-            if not self.switch.forced.is_set():  # all batches are done; else one may be on its way still
+            if not self._switch.forced.is_set():  # all batches are done; else one may be on its way still
                 self._clear_staging(self._lease.run.sink_ids)
             self._tell(state=state)
         except BaseException as error:
             self._tell(state=RunState.FAILED, **_told(error))
             raise
-        finally:
-            self._lease.close()
-        return self._lease.run
 
     def _run_in_own_session(self) -> RunState:
-        with self.switch.pressed_by_signals() as listen_again:
+        with self._switch.pressed_by_signals() as listen_again:
             try:
                 session = started_session(self._pipeline, self._pipeline.name, self._pipeline.run.master)
             except PipelineError as error:
@@ -165,14 +187,14 @@ class Runner:
 
     def _run_in(self, session: SparkSession) -> RunState:
         self._check_checkpoints(session)
-        while not self.switch.pressed.is_set():
+        while not self._switch.pressed.is_set():
             failures = self._attempt(session)
             if not failures:
                 break
             self._pause_after(failures)
-        if self.switch.taken_over_by is not None:
-            raise TakenOver(self.switch.taken_over_by)
-        return RunState.STOPPED if self.switch.pressed.is_set() else RunState.FINISHED
+        if self._switch.taken_over_by is not None:
+            raise TakenOver(self._switch.taken_over_by)
+        return RunState.STOPPED if self._switch.pressed.is_set() else RunState.FINISHED
 
     def _check_checkpoints(self, session: SparkSession) -> None:
         try:
@@ -211,32 +233,32 @@ class Runner:
     def _watch(self, queries: StreamingQueries) -> list[PipelineFailure]:
         self._tell_progress(queries)
         while queries.is_active and not queries.failures():
-            if self.switch.pressed.wait(WATCH_S):
+            if self._switch.pressed.wait(WATCH_S):
                 self._tell(state=RunState.STOPPING)
-                queries.stop_after_batches(self.switch.forced)
+                queries.stop_after_batches(self._switch.forced)
             self._tell_progress(queries)
         self._tell_progress(queries)
         failures = queries.failures()
-        if not failures and not self.switch.pressed.is_set():
+        if not failures and not self._switch.pressed.is_set():
             # A query that ends by itself has got through, also where there was nothing to read any more.
             self._tell(queries=tuple(replace(query, is_failing=False) for query in queries.statuses))
         return failures
 
     def _note_sinks(self, now: tuple[str, ...]) -> None:
-        """What a checkpoint before this one left is of no use to anybody, unless its run is just ending."""
+        """What an earlier checkpoint left in the cluster is of no use any more, unless its run is just ending."""
         before = [sink_id for sink_id in self._lease.run.sink_ids if sink_id not in now]
         self._tell(sink_ids=(*before[-LEFTOVERS_MAX:], *now), group=self._pipeline.run.group)
         if before and not self._lease.has_taken_over and self._clear_staging(before):
             self._tell(sink_ids=now)
 
     def _clear_staging(self, sink_ids: Iterable[str]) -> bool:
-        """Trouble is put up with: topics without records harm nobody, and the next run tries again."""
+        """Whether it was done. If not, the run goes on: empty topics harm nobody, and the next run tries again."""
         try:
             settings = ClusterSettings(request_timeout_s=CLEAR_FOR_S, retry_for_s=CLEAR_FOR_S, reach_for_s=CLEAR_FOR_S)
             with BlockingCluster(self._pipeline.cluster.bootstrap_servers, settings) as client:
                 client.run(clear_staging(client.cluster, sink_ids))
         except (ClientError, Refusal) as trouble:
-            _log.warning("staging topics stay behind: %s", trouble)
+            _log.warning("staging topics could not be deleted, the next run tries again: %s", trouble)
             return False
         return True
 
@@ -246,7 +268,7 @@ class Runner:
             failure.details = self._failure_file.keep(failure)
         permanent = next((failure for failure in failures if failure.is_permanent), None)
         pause_s = None if permanent else self._restarts.pause_s([failure.query for failure in failures])
-        is_pressed = self.switch.pressed.is_set()
+        is_pressed = self._switch.pressed.is_set()
         is_last = pause_s is None or is_pressed
         self._tell(queries=_marked(self._lease.run.queries, failures, is_last=is_last))
         if pause_s is None or is_pressed:
@@ -254,7 +276,7 @@ class Runner:
         self._tell(state=RunState.DEGRADED, restarts=self._restarts.total, **_told(failures[-1]))
         for failure in failures:
             self._observer.restarting(failure, pause_s)
-        self.switch.pressed.wait(pause_s)
+        self._switch.pressed.wait(pause_s)
 
     # ---- telling
 
@@ -265,7 +287,7 @@ class Runner:
         for query in statuses:
             if not query.is_failing:
                 self._restarts.got_through(query.sink)
-        if self.switch.pressed.is_set():
+        if self._switch.pressed.is_set():
             self._tell(queries=statuses)
         else:
             self._tell(queries=statuses, state=RunState.DEGRADED if is_any_failing(statuses) else RunState.RUNNING)

@@ -1,4 +1,4 @@
-"""The request that a run should end: who asks, and whether the batches under way are waited for."""
+"""The request that a run should end: who asks, and whether to wait for the batches under way."""
 
 from __future__ import annotations
 

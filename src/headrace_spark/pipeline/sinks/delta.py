@@ -81,7 +81,7 @@ def _opened_table(table_type: Any, path: str, batch: DataFrame, partition_by: tu
 def _refuse_other_form(
     path: str, table: Any, known: dict[str, Any], schema: Any, partition_by: tuple[str, ...]
 ) -> None:
-    hint = "write to another table, or bring the query and this one together"
+    hint = "write to another table, or change the query or partition_by so that they fit this one"
     for field in schema.fields:
         if field.name in known and _type_of(field) != _type_of(known[field.name]):
             there, here = known[field.name].type, field.type

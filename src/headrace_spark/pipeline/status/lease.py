@@ -1,4 +1,4 @@
-"""A run's own record in the state topic: claimed at the start, renewed while it lives, watched for what others want.
+"""A run's lease on its pipeline: a record in the status topic, claimed at the start and renewed while the run lives.
 
 Two runs of one pipeline must not work at once. The order of the records in the topic's one partition decides: a run
 that finds a claim after its own, by a run that it did not know, has been taken over and stops. Both see the same order.
@@ -101,11 +101,11 @@ class RunLease:
 
     @property
     def run(self) -> RunStatus:
-        """As it was last told."""
+        """The run's status, with all changes so far."""
         return self._run
 
     def update(self, **changes: Any) -> None:
-        """Tell it with the next beat; a change of the state and an error at once."""
+        """Note these changes; the next heartbeat writes them. A new state and a new error are written at once."""
         before = self._run
         self._run = renewed(self._run, **changes)
         if (before.state, before.error_at) != (self._run.state, self._run.error_at):
@@ -153,7 +153,7 @@ class RunLease:
                 async with asyncio.timeout(HEARTBEAT_S):
                     await self._changed.wait()
             except TimeoutError:
-                pass  # no news is told too
+                pass  # without news the lease is renewed all the same
             self._changed.clear()
             if not self._is_lost:
                 await self._write()

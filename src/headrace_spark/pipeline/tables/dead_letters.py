@@ -22,7 +22,7 @@ _TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 
 
 def as_dead_letters(records: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The records of `expectations.with_verdicts` whose verdict it is, in the sink's columns."""
+    """Of records with verdicts, those that are dead letters, in the columns of the sink."""
     rejected = records.filter(F.col(VERDICT) == "dead-letter")
     added = F.array(
         _header("topic", F.col("_topic")),

@@ -1,4 +1,4 @@
-"""What becomes of a record: good, or not as it should be, and then what.
+"""What becomes of a record: whether it is valid, and if it is not, what follows.
 
 A record has one verdict. What does not decode has no columns to expect anything of; of several broken expectations the
 first in the file counts.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace_spark.pipeline.file.spec import Expectation, SourceSpec
 
 VERDICT = f"{OWN_PREFIX}verdict"
-"""dead-letter, drop or fail; null: the record is good."""
+"""dead-letter, drop or fail; null: the record is valid."""
 REASON = f"{OWN_PREFIX}reason"
 
 # Behind the mark of a raised error: Spark shows the plan of any query that failed, and there the words are, too.
@@ -54,7 +54,7 @@ def _undecodable(source: SourceSpec) -> tuple[Column, Column]:
 
 
 def is_valid() -> Column:
-    """A filter that lets good records through, and stops everything at one whose verdict is to fail."""
+    """A filter that lets valid records through, and stops the pipeline at one whose verdict is to fail."""
     where = F.format_string("%s-%d at offset %d", F.col("_topic"), F.col("_partition"), F.col("_offset"))
     complaint = F.concat(F.lit("pipeline stopped: the record of "), where, F.lit(": "), F.col(REASON))
     return F.when(F.col(VERDICT) == "fail", F.raise_error(complaint).cast("boolean")).otherwise(F.col(VERDICT).isNull())

@@ -1,4 +1,4 @@
-"""One source's way from records to a table: decode, judge, keep the good, and tell late and double records apart."""
+"""A source's records as a streaming table: decoded, checked against the expectations, with watermark, deduplicated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 class StreamingTable:
-    """Raises PipelineError where the file does not fit itself: a column that is not there, a schema that is none."""
+    """One source's table.
+
+    Its methods raise PipelineError where parts of the file do not fit together: an expectation about a column that is
+    not there, a schema that is not one.
+    """
 
     def __init__(self, pipeline: Pipeline, source: SourceSpec) -> None:
         self._pipeline = pipeline
@@ -50,7 +54,7 @@ class StreamingTable:
     def rows(self, records: DataFrame) -> DataFrame:
         """The rows of valid records. Late and duplicate ones are dropped, as the file says."""
         table = self._with_verdicts(records).filter(is_valid()).select(*map(_quoted, self._columns))
-        return self._without_doubles(self._with_watermark(table))
+        return self._deduplicated(self._with_watermark(table))
 
     def dead_letters(self, records: DataFrame) -> DataFrame:
         """The rejected records, as `as_dead_letters` makes them."""
@@ -91,7 +95,7 @@ class StreamingTable:
         delay = f"{round(parse_duration_s(watermark.delay) * 1000)} milliseconds"
         return table.withWatermark(watermark.column, delay) if table.isStreaming else table
 
-    def _without_doubles(self, table: DataFrame) -> DataFrame:
+    def _deduplicated(self, table: DataFrame) -> DataFrame:
         columns = [self._known_column(column, "dedupe") for column in self._source.dedupe]
         if not columns:
             return table
