@@ -21,7 +21,7 @@ from headrace.client.groups.group_offsets import GroupMetadata, fetch_offsets
 from headrace.client.producing.transactions import Phase, Transactions
 from headrace.model.errors import ErrorCode, Refusal
 from headrace_spark.codec.encoder import EncodedBatch
-from headrace_spark.sink.sending import BatchSender
+from headrace_spark.sink.sending import ENDED_BY_COORDINATOR, BatchSender
 from headrace_spark.sink.staging import ensure_offsets_topic, read_staged
 from headrace_spark.sink.staging_names import MEMORY, own_offsets_of
 
@@ -217,13 +217,13 @@ class Publisher:
 
     def _passes(self, trouble: ClientError | Refusal) -> bool:
         """Also a transaction that the coordinator ended, for it was too slow: we are still who we were."""
-        if isinstance(trouble, Refusal) and trouble.code in _ENDED_BY_COORDINATOR:
+        if isinstance(trouble, Refusal) and trouble.code in ENDED_BY_COORDINATOR:
             return True
         return self._cluster.may_pass(trouble)
 
     def _explained(self, trouble: ClientError | Refusal) -> Exception:
         cause = trouble.__cause__ if isinstance(trouble, TransactionAborted) else trouble
-        if not (isinstance(cause, Refusal) and cause.code in _ENDED_BY_COORDINATOR):
+        if not (isinstance(cause, Refusal) and cause.code in ENDED_BY_COORDINATOR):
             return trouble
         return ClientError(
             f"{self._what} could not be copied within the transaction's {self._timeout_ms} ms: {cause}. Give it more "
@@ -252,16 +252,6 @@ class Publisher:
             await Admin(self._cluster).delete_records(ends)
         except (ClientError, Refusal) as trouble:
             _log.warning("staged records stay until their retention: %s", trouble)
-
-
-# How a coordinator answers a producer whose transaction it has ended by its timeout. The abort that follows asks for
-# the id anew and is refused if somebody else has it.
-_ENDED_BY_COORDINATOR = {
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.PRODUCER_FENCED,
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.TRANSACTION_ABORTABLE,
-}
 
 
 def _by_staging_partition(

@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 IN_FLIGHT_MAX = 5  # per partition: what a log remembers of a producer, in Kafka and here
 UNDER_WAY_BYTES_MAX = 32 << 20  # of all partitions: a slow node must slow the task, not fill its memory
+ENDED_BY_COORDINATOR = {
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.TRANSACTION_ABORTABLE,
+}
+"""How a coordinator answers a producer whose transaction has timed out. The producer may abort, which asks for its id
+anew and is refused if another producer has it by now, and begin another transaction.
+"""
 UNUSED_TIMEOUT_MS = 60_000  # must be positive even for producers without transactions
 
 

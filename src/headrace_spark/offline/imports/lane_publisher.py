@@ -14,9 +14,9 @@ from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
 from headrace.client.errors import ClientError, ProducerFenced, TransactionAborted
 from headrace.client.groups.group_offsets import GroupMetadata, fetch_offsets
 from headrace.client.producing.transactions import Phase, Transactions
-from headrace.model.errors import ErrorCode, Refusal
+from headrace.model.errors import Refusal
 from headrace.model.names import TopicPartition
-from headrace_spark.sink.sending import BatchSender
+from headrace_spark.sink.sending import ENDED_BY_COORDINATOR, BatchSender
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
     TargetedBatch = tuple[TopicPartition, EncodedBatch]
 
 TRANSACTION_TIMEOUT_MS: Final = 60_000  # Kafka's default: so long may a task that died hold up who reads committed
-
-# What a coordinator says to a producer whose transaction took too long. It can begin another, if nobody has its id.
-_ENDED_BY_COORDINATOR: Final = {
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.PRODUCER_FENCED,
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.TRANSACTION_ABORTABLE,
-}
 
 
 def progress_partition_of(topic: str) -> TopicPartition:
@@ -123,6 +115,6 @@ class LanePublisher:
 
     def _passes(self, trouble: Exception) -> bool:
         cause = trouble.__cause__ if isinstance(trouble, TransactionAborted) else trouble
-        if isinstance(cause, Refusal) and cause.code in _ENDED_BY_COORDINATOR:
+        if isinstance(cause, Refusal) and cause.code in ENDED_BY_COORDINATOR:
             return True
         return isinstance(cause, ClientError | Refusal) and self._cluster.may_pass(cause)
