@@ -23,7 +23,7 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace_spark.codec.encoder import EncodedBatch
 from headrace_spark.sink.sending import ENDED_BY_COORDINATOR, BatchSender
 from headrace_spark.sink.staging import ensure_offsets_topic, read_staged
-from headrace_spark.sink.staging_names import MEMORY, own_offsets_of
+from headrace_spark.sink.staging_names import OFFSETS_PARTITION, former_offsets_partition
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_LEAST_MS = 60_000  # Kafka's default: how long readers of what is committed may wait for a driver that died
 TIMEOUT_MOST_MS = 900_000  # Kafka's default for transaction.max.timeout.ms
-RELAY_BYTES_PER_MS = 8 << 10  # 8 MiB/s: a relay that is slower than this has met trouble
+COPY_BYTES_PER_MS = 8 << 10  # 8 MiB/s: copying that is slower than this has met trouble
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Publication(NamedTuple):
     @property
     def timeout_ms(self) -> int:
         """For its transaction: enough to copy all of it."""
-        copying_ms = sum(output.size_bytes for output in self.outputs) // RELAY_BYTES_PER_MS
+        copying_ms = sum(output.size_bytes for output in self.outputs) // COPY_BYTES_PER_MS
         return min(TIMEOUT_LEAST_MS + copying_ms, TIMEOUT_MOST_MS)
 
 
@@ -134,15 +134,15 @@ class Publisher:
             self._transactions.begin_commit()
             await self._transactions.commit()  # of nothing: no request is sent
             return False
-        await self._relay()
-        await self._transactions.send_offsets({MEMORY: self._publication.version + 1}, self._group)
+        await self._copy_outputs()
+        await self._transactions.send_offsets({OFFSETS_PARTITION: self._publication.version + 1}, self._group)
         self._transactions.begin_commit()
         await self._transactions.commit()
         return True
 
     async def _is_published(self, *, require_stable: bool) -> bool:
         """The number only grows, so a yes is always true. A no is, too, if it is stable and the id is ours."""
-        places = [MEMORY, own_offsets_of(self._publication.transactional_id)]
+        places = [OFFSETS_PARTITION, former_offsets_partition(self._publication.transactional_id)]
         committed = await fetch_offsets(
             self._group_coordinator, self._group.group_id, places, require_stable=require_stable
         )
@@ -161,7 +161,7 @@ class Publisher:
                 "this one records would be left out as written before"
             )
 
-    async def _relay(self) -> None:
+    async def _copy_outputs(self) -> None:
         targets = {batch.target for output in self._publication.outputs for batch in output.inline}
         targets.update(target for output in self._publication.outputs for target in output.targets)
         if not targets:

@@ -43,7 +43,7 @@ anew and is refused if another producer has it by now, and begin another transac
 UNUSED_TIMEOUT_MS = 60_000  # must be positive even for producers without transactions
 
 
-async def take_identity(cluster: Cluster) -> Identity:
+async def init_producer_id(cluster: Cluster) -> Identity:
     """An identity for an idempotent producer that nobody had before."""
 
     async def attempt() -> Identity:

@@ -30,7 +30,7 @@ from headrace.wire.batches.header import (
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace_spark.codec.encoder import EncodedBatch
 from headrace_spark.sink.commit_messages import StagedBatch
-from headrace_spark.sink.staging_names import MEMORY
+from headrace_spark.sink.staging_names import OFFSETS_PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -52,8 +52,8 @@ _MAX_TIMESTAMP_POSITION = 35  # in the header of a batch
 
 async def ensure_offsets_topic(cluster: Cluster) -> None:
     """A group's offset needs its topic. All sinks share this one, and nobody writes to it."""
-    if not await cluster.topics([MEMORY.topic]):
-        await _create(cluster, MEMORY.topic, 1, {})
+    if not await cluster.topics([OFFSETS_PARTITION.topic]):
+        await _create(cluster, OFFSETS_PARTITION.topic, 1, {})
 
 
 async def ensure_staging_topic(cluster: Cluster, topic: str) -> int:

@@ -11,11 +11,13 @@ from headrace.model.names import TOPIC_NAME_MAX, TopicPartition
 ID_PREFIX: Final = "spark-sink-"
 TOPIC_PREFIX: Final = "__spark-staging-"
 DIGEST_CHARACTERS: Final = 16  # enough that no two ids meet
-MEMORY: Final = TopicPartition(TOPIC_PREFIX + "offsets", 0)
-"""What the groups of all sinks have their offset on. It stays empty: tools that compute lag find nothing there to be
-behind of. No id begins so, and it outlives every staging topic: they can go without anything being forgotten.
+OFFSETS_PARTITION: Final = TopicPartition(TOPIC_PREFIX + "offsets", 0)
+"""The partition for which the groups of all sinks commit their offset: the next batch id.
+
+It stays empty, so that tools which compute lag find none. It outlives every staging topic: those may be deleted, and
+no sink forgets what it has published. No transactional id gives a staging topic of this name.
 """
-OWN_OFFSETS_PARTITION: Final = 0  # of a staging topic: where versions before had the offset. Batches leave it alone.
+RESERVED_PARTITION: Final = 0  # of a staging topic: earlier versions committed their offset for it. It has no batches.
 
 
 def application_id(topic: str | None, application: str) -> str:
@@ -34,6 +36,6 @@ def staging_topic(transactional_id: str) -> str:
     return f"{TOPIC_PREFIX}{readable}-{digest}"
 
 
-def own_offsets_of(transactional_id: str) -> TopicPartition:
-    """Where versions before kept the offset of this id's group."""
-    return TopicPartition(staging_topic(transactional_id), OWN_OFFSETS_PARTITION)
+def former_offsets_partition(transactional_id: str) -> TopicPartition:
+    """The partition for which earlier versions committed the offset of this id's group."""
+    return TopicPartition(staging_topic(transactional_id), RESERVED_PARTITION)

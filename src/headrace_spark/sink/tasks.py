@@ -11,9 +11,9 @@ from headrace_spark.blocking import BlockingCluster
 from headrace_spark.sink.batching import encoded_batches
 from headrace_spark.sink.commit_messages import InlineBatch, TaskOutput, WrittenDirectly
 from headrace_spark.sink.partitioner import Partitioner
-from headrace_spark.sink.sending import BatchSender, take_identity
+from headrace_spark.sink.sending import BatchSender, init_producer_id
 from headrace_spark.sink.staging import StagingWriter, ensure_staging_topic
-from headrace_spark.sink.staging_names import OWN_OFFSETS_PARTITION, staging_topic
+from headrace_spark.sink.staging_names import RESERVED_PARTITION, staging_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,8 +58,8 @@ def leave_for_commit(
 async def _open_staging(cluster: Cluster, transactional_id: str, task_index: int) -> tuple[BatchSender, StagingWriter]:
     topic = staging_topic(transactional_id)
     partition_count = await ensure_staging_topic(cluster, topic)
-    partition = OWN_OFFSETS_PARTITION + 1 + task_index % partition_count
-    sender = BatchSender(cluster, await take_identity(cluster))
+    partition = RESERVED_PARTITION + 1 + task_index % partition_count
+    sender = BatchSender(cluster, await init_producer_id(cluster))
     return sender, StagingWriter(sender, TopicPartition(topic, partition))
 
 
@@ -80,7 +80,7 @@ def write_directly(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> W
 
 
 async def _open_sender(cluster: Cluster) -> BatchSender:
-    return BatchSender(cluster, await take_identity(cluster))
+    return BatchSender(cluster, await init_producer_id(cluster))
 
 
 async def _send(sender: BatchSender, target: TopicPartition, batch: EncodedBatch) -> None:

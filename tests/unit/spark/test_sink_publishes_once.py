@@ -24,9 +24,9 @@ from headrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from headrace_spark.codec.encoder import EncodedBatch
 from headrace_spark.sink.commit_messages import StagedBatch
 from headrace_spark.sink.publishing import Publication, Publisher, StaleBatch
-from headrace_spark.sink.sending import BatchSender, take_identity
+from headrace_spark.sink.sending import BatchSender, init_producer_id
 from headrace_spark.sink.staging import _restored
-from headrace_spark.sink.staging_names import own_offsets_of, staging_topic
+from headrace_spark.sink.staging_names import former_offsets_partition, staging_topic
 from headrace_spark.sink.tasks import INLINE_BYTES_MAX, leave_for_commit
 from headrace_spark.sink.writers import OnceWriter, StreamWriter
 from tests.unit.spark.faulty_line import Fate, FaultyNetwork
@@ -102,7 +102,7 @@ async def test_a_staging_topic_can_go_between_two_batches_and_nothing_is_forgott
 async def test_what_a_version_before_remembers_in_the_staging_topic_counts(broker: Broker, topic: str) -> None:
     output = await output_of(broker, topic, values_of("a", 500))
     async with system_cluster(broker.bootstrap_servers) as cluster:
-        await GroupAdmin(cluster).commit(f"{QUERY}-{topic}", {own_offsets_of(f"{QUERY}-{topic}"): 5})
+        await GroupAdmin(cluster).commit(f"{QUERY}-{topic}", {former_offsets_partition(f"{QUERY}-{topic}"): 5})
         assert not await publish(cluster, topic, 4, output)
         assert await publish(cluster, topic, 5, output)
         assert not await publish(cluster, topic, 5, output)
@@ -262,7 +262,7 @@ async def test_a_bug_on_the_way_to_the_log_is_not_taken_for_success(broker: Brok
     output = await output_of(broker, topic, [b"a"])
     (batch,) = output.inline
     async with system_cluster(broker.bootstrap_servers) as cluster:
-        sender = _SenderWithABug(cluster, await take_identity(cluster))
+        sender = _SenderWithABug(cluster, await init_producer_id(cluster))
         await sender.send(batch.target, EncodedBatch(bytearray(batch.records), batch.record_count))
         with pytest.raises(KeyError, match="a bug"):
             await sender.flush()
@@ -327,7 +327,7 @@ async def test_a_log_that_does_not_know_the_producer_gets_one_batch_first(broker
     network.fates[ProduceRequest.API_KEY] = [Fate.HOLD]
     async with network.cluster(broker.bootstrap_servers) as cluster:
         await cluster.topics({topic})
-        sender = BatchSender(cluster, await take_identity(cluster))
+        sender = BatchSender(cluster, await init_producer_id(cluster))
         for _ in range(3):
             await sender.send(inline.target, EncodedBatch(bytearray(inline.records), inline.record_count))
         await network.is_held.wait()

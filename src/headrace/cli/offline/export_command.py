@@ -19,8 +19,8 @@ from headrace.cli.terminal.options import HELP, bootstrap_server, chosen_bootstr
 from headrace.cli.terminal.output import answer, answer_json, bytes_text, duration_text, facts_text, plural, talk
 
 if TYPE_CHECKING:
-    from headrace_spark.offline.exports.bounds import Bound
     from headrace_spark.offline.exports.job import Export, ExportProgress, ExportResult
+    from headrace_spark.offline.exports.offset_specs import OffsetSpec
 
 GO_ON = "run the same command again to go on where it stopped"
 
@@ -89,7 +89,7 @@ def command(
     _check_pattern(topics_pattern)
     bootstrap_servers = chosen_bootstrap_server()
     check_addresses(bootstrap_servers)
-    start, end = _bound("--from", from_), _bound("--to", to)
+    start, end = _offset_spec("--from", from_), _offset_spec("--to", to)
     if isinstance(start, int) and isinstance(end, int) and start >= end:
         raise click.UsageError(f"nothing lies between --from {from_} and --to {to}: --to is not included")
     with complaints(GO_ON):
@@ -130,7 +130,7 @@ def _check_pattern(pattern: str | None) -> None:
         ) from wrong
 
 
-def _bound(option: str, text: str) -> Bound:
+def _offset_spec(option: str, text: str) -> OffsetSpec:
     from headrace.cli.messages.starting_offsets import BeforeEnd, parse_place
 
     try:
@@ -138,9 +138,9 @@ def _bound(option: str, text: str) -> Bound:
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), param_hint=option) from wrong
     if isinstance(place, BeforeEnd):
-        from headrace_spark.offline.exports import bounds
+        from headrace_spark.offline.exports import offset_specs
 
-        return bounds.BeforeEnd(place.count)
+        return offset_specs.BeforeEnd(place.count)
     return place
 
 

@@ -11,8 +11,8 @@ from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.reading.offsets import IsolationLevel
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.offline.errors import OfflineFailed
-from headrace_spark.offline.exports.bounds import find_ranges, find_topics
 from headrace_spark.offline.exports.manifest import MANIFEST_NAME, Manifest, read_manifest
+from headrace_spark.offline.exports.offset_specs import find_ranges, find_topics
 from headrace_spark.offline.exports.plan import PLAN_NAME, Plan, cut
 from headrace_spark.offline.exports.sampling import mean_record_bytes
 from headrace_spark.offline.exports.task import ExportTask
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.client.connections.cluster import Cluster
-    from headrace_spark.offline.exports.bounds import Bound
     from headrace_spark.offline.exports.manifest import WrittenFile
+    from headrace_spark.offline.exports.offset_specs import OffsetSpec
     from headrace_spark.offline.exports.plan import ExportRequest
     from headrace_spark.offline.storage import Storage
 
@@ -40,8 +40,8 @@ class Export:
 
     bootstrap_servers: str
     request: ExportRequest
-    start: Bound
-    end: Bound
+    start: OffsetSpec
+    end: OffsetSpec
     storage: Storage
 
 

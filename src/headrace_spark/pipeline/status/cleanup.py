@@ -9,7 +9,7 @@ from headrace.client.admin.groups import GroupAdmin
 from headrace.client.producing.producer import BatchingProducer
 from headrace.model.errors import ErrorCode, Refusal
 from headrace_spark.pipeline.status.status_topic import PARTITION, STOP_SUFFIX, TOPIC
-from headrace_spark.sink.staging_names import MEMORY, own_offsets_of, staging_topic
+from headrace_spark.sink.staging_names import OFFSETS_PARTITION, former_offsets_partition, staging_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
@@ -25,14 +25,14 @@ async def clear_staging(cluster: Cluster, sink_ids: Iterable[str]) -> None:
     there = {topic.name for topic in await Admin(cluster).list_topics()}
     for sink_id in sink_ids:
         topic = staging_topic(sink_id)
-        if topic in there and not await _is_memory_there(cluster, sink_id):
+        if topic in there and await _is_offset_elsewhere(cluster, sink_id):
             await _is_done(Admin(cluster).delete_topic(topic))
 
 
-async def _is_memory_there(cluster: Cluster, sink_id: str) -> bool:
-    """A version before may have left it on the staging topic. The sink's next batch takes it elsewhere."""
+async def _is_offset_elsewhere(cluster: Cluster, sink_id: str) -> bool:
+    """Whether the offset would outlive the staging topic. Earlier versions left it there until the next batch."""
     offsets = await GroupAdmin(cluster).offsets(sink_id)
-    return own_offsets_of(sink_id) in offsets and MEMORY not in offsets
+    return former_offsets_partition(sink_id) not in offsets or OFFSETS_PARTITION in offsets
 
 
 async def forget(cluster: Cluster, run: RunStatus) -> list[str]:

@@ -30,11 +30,11 @@ class BeforeEnd:
     count: int
 
 
-Bound = int | Edge | AtTime | BeforeEnd
+OffsetSpec = int | Edge | AtTime | BeforeEnd
 
 
 async def find_ranges(
-    cluster: Cluster, topics: list[Topic], start: Bound, end: Bound, isolation: IsolationLevel
+    cluster: Cluster, topics: list[Topic], start: OffsetSpec, end: OffsetSpec, isolation: IsolationLevel
 ) -> tuple[PartitionRange, ...]:
     """What lies between the two, by topic and partition. A range without offsets begins where it ends."""
     ids = {topic.name: "" if topic.topic_id == NO_TOPIC_ID else topic.topic_id.hex() for topic in topics}
@@ -50,21 +50,21 @@ async def find_ranges(
     )
 
 
-async def _offsets(cluster: Cluster, bound: Bound, bounds: Bounds) -> dict[TopicPartition, int]:
-    """The offset that a bound means in each partition, brought to the nearest edge where it lies outside."""
-    match bound:
+async def _offsets(cluster: Cluster, offset_spec: OffsetSpec, bounds: Bounds) -> dict[TopicPartition, int]:
+    """The offset that is meant in each partition, brought to the nearest edge where it lies outside."""
+    match offset_spec:
         case Edge.EARLIEST:
             return {name: first for name, (first, _) in bounds.items()}
         case Edge.LATEST:
             return {name: end for name, (_, end) in bounds.items()}
         case AtTime():
-            found = await find_offsets(cluster, dict.fromkeys(bounds, bound.timestamp_ms))
+            found = await find_offsets(cluster, dict.fromkeys(bounds, offset_spec.timestamp_ms))
             # Nothing is that late: the end. A time may also lead past the end of what is stable.
             wanted = {name: bounds[name][1] if each.offset < 0 else int(each.offset) for name, each in found.items()}
         case BeforeEnd(count):
             wanted = {name: end - count for name, (_, end) in bounds.items()}
         case int():
-            wanted = dict.fromkeys(bounds, bound)
+            wanted = dict.fromkeys(bounds, offset_spec)
     return {name: max(first, min(wanted[name], end)) for name, (first, end) in bounds.items()}
 
 
