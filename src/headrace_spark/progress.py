@@ -71,7 +71,7 @@ def report_progress(
 
 
 class ProgressReporter(StreamingQueryListener):
-    """Never harms a query: what goes wrong here is a warning, and is tried again with the next batch."""
+    """Never ends a query: what fails here is a warning in the log, and is tried again with the next batch."""
 
     def __init__(
         self, spark: SparkSession, bootstrap_servers: str, group: str | None, queries: Collection[str] | None
@@ -132,7 +132,7 @@ class ProgressReporter(StreamingQueryListener):
             self._commit(self._group_of(name), lowest)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Spark calls it if there was nothing to read: the query holds nobody back."""
+        """Spark calls it if there was nothing to read: the group need not wait for this query."""
         self._is_silent(str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
@@ -144,7 +144,7 @@ class ProgressReporter(StreamingQueryListener):
     # Inside.
 
     def _is_silent(self, run_id: str) -> None:
-        """A query that has nothing to read, and says nothing, must not hold the others back."""
+        """The group must not wait for a query that has nothing to read and reports nothing."""
         with self._lock:
             name = self._names.get(run_id)
             if name is not None:

@@ -27,7 +27,7 @@ _ONE_BYTE_VALUES: Final = _SHORT_VALUES[:0x80].copy()
 
 
 class BadRow(Exception):
-    """One record of many cannot be read. `row` says which; whoever knows the batch says where that is."""
+    """One record of many cannot be read. `row` is its number; the caller knows in which batch that is."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)

@@ -48,7 +48,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
-        """Raises ValueError with a sentence for whoever wrote them. Upper and lower case of names do not matter."""
+        """Raises ValueError, which says what is wrong and what was expected. The case of names does not matter."""
         given = {name.lower(): value for name, value in options.items()}
         kafka = {name.removeprefix(PREFIX): value for name, value in given.items() if name.startswith(PREFIX)}
         _refuse_what_cannot_be(kafka)

@@ -127,7 +127,7 @@ def _grouped(records: pa.RecordBatch, partitions: Partitions) -> Iterator[tuple[
 
 
 async def partition_count(cluster: Cluster, topic: str) -> int:
-    """How many partitions a topic has. One that is missing is created, if the cluster does that for whoever asks."""
+    """How many partitions a topic has. A missing topic is created, if the cluster creates topics automatically."""
     patience = Patience(cluster, CREATION_PATIENCE_S)
     while topic not in (found := await cluster.topics([topic])):
         refused = await cluster.persist(lambda: _ask_for_creation(cluster, topic))

@@ -44,7 +44,7 @@ UNUSED_TIMEOUT_MS = 60_000  # must be positive even for producers without transa
 
 
 async def init_producer_id(cluster: Cluster) -> Identity:
-    """An identity for an idempotent producer that nobody had before."""
+    """A new producer id and epoch, for an idempotent producer."""
 
     async def attempt() -> Identity:
         answer = await cluster.ask(InitProducerIdRequest(None, UNUSED_TIMEOUT_MS), InitProducerIdResponse)
@@ -146,7 +146,7 @@ class BatchSender:
                     queue.patience = queue.patience or Patience(self._cluster, self._cluster.settings.retry_for_s)
                     await queue.patience.wait_or_raise(trouble)
                     await self._refresh_quietly()
-        except Exception as final:  # noqa: BLE001 - a bug too: whoever flushes must not take what is lost for written
+        except Exception as final:  # noqa: BLE001 - a bug too: `flush` must not end as if all were written
             self._fail(queue, final)
         finally:
             queue.running = None  # no await since the queue was seen empty: whatever comes next starts another run
@@ -214,7 +214,7 @@ class BatchSender:
             return  # the next attempt meets the same trouble
 
     def _fail(self, queue: _PartitionQueue, trouble: Exception) -> None:
-        """One batch that is lost spoils all: nothing more is sent, and whoever waits is told."""
+        """After one lost batch nothing more is sent, and all who wait get the error."""
         self._trouble = self._trouble or trouble
         self._has_room.set()
         for queued in queue.batches:

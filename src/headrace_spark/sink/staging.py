@@ -51,7 +51,7 @@ _MAX_TIMESTAMP_POSITION = 35  # in the header of a batch
 
 
 async def ensure_offsets_topic(cluster: Cluster) -> None:
-    """A group's offset needs its topic. All sinks share this one, and nobody writes to it."""
+    """The topic for which all sinks commit their offset. No records are written to it."""
     if not await cluster.topics([OFFSETS_PARTITION.topic]):
         await _create(cluster, OFFSETS_PARTITION.topic, 1, {})
 

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Each micro-batch becomes visible at once and exactly once, to whoever reads only what is committed.
+    """Each micro-batch becomes visible at once and exactly once to readers of committed records.
 
     Output modes: `append` and `complete`, which appends the whole result each time, as the Kafka connector does. Spark
     refuses `update` for sinks in Python; write updates with `foreachBatch` and the options `txnAppId` and `txnVersion`.

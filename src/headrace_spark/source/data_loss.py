@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class DataLoss(Exception):
-    """Records are gone that this query has not read. The text says which."""
+    """Records are gone that this query has not read. The message says which, and how to go on without them."""
 
 
 class Bounds(NamedTuple):

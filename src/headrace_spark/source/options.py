@@ -141,7 +141,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Raises ValueError with a sentence for whoever wrote them. Upper and lower case of names do not matter."""
+        """Raises ValueError, which says what is wrong and what was expected. The case of names does not matter."""
         given = {name.lower(): value for name, value in options.items()}
         parsed = cls(
             kafka=parse_kafka_options(given),

@@ -1,4 +1,4 @@
-"""Errors for whoever wrote the query: Spark shows them with their Python stack, in which the sentence would drown."""
+"""Errors for the author of a query. Spark shows them with their traceback, in which the message would be lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SELF_EXPLANATORY = (ValueError, DataLoss, ClientError, Refusal)
 
 
 def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
-    """Errors whose text says all that is to be said come without the way that they took. Bugs keep theirs."""
+    """A decorator: expected errors come without their traceback, as their message says everything. Bugs keep it."""
 
     @wraps(method)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:

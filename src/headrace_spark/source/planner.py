@@ -278,5 +278,5 @@ def _check_complete(suffix: str, given: Offsets, bounds: AllBounds, *, is_start:
 
 
 def _is_internal(topic: Topic) -> bool:
-    """The brokers' own, and those in which sinks and pipelines keep their state: nobody means them by a pattern."""
+    """Topics of the brokers, and those in which sinks and pipelines keep their state: no pattern chooses them."""
     return topic.is_internal or topic.name.startswith(OWN_TOPICS)

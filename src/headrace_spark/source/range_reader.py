@@ -86,7 +86,7 @@ async def _open_fetcher(cluster: Cluster, kafka: KafkaOptions, wanted: OffsetRan
 
 
 class RangeFetcher:
-    """Fetches a range, answer by answer, a little ahead of whoever takes them."""
+    """Fetches a range, answer by answer, a little ahead of its reader."""
 
     def __init__(self, cluster: Cluster, kafka: KafkaOptions, wanted: OffsetRange, losses: LossPolicy) -> None:
         self._cluster = cluster
@@ -141,7 +141,7 @@ class RangeFetcher:
         return RecreatedTopic(self._name.topic, self._topic_id, known)
 
     def _unless_accepted(self, trouble: Exception) -> Exception | None:
-        """A topic that was deleted meanwhile is a loss, and a loss may be put up with."""
+        """A topic that was deleted meanwhile is a data loss, which the options may allow: then there is no error."""
         try:
             match trouble:
                 case RecreatedTopic():

@@ -119,7 +119,7 @@ def _writer(file: HashedFile, compression: str) -> pq.ParquetWriter:
         data_page_size=PAGE_BYTES,
         # Keys, values and headers seldom repeat so much that a dictionary is worth the time of making it.
         use_dictionary=["timestampType"],
-        # What readers skip by. The least and the greatest of a column of contents help nobody.
+        # What readers skip row groups by. The least and the greatest key or value help no reader.
         write_statistics=["offset", "timestamp"],
         column_encoding={"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
     )

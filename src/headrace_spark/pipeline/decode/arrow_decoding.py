@@ -69,7 +69,7 @@ def _decode_batch(values: pa.Array, arrow_type: pa.DataType, decode_one: DecodeO
 
 
 def _convert_singly(rows: list[Row | None], problems: list[str | None], arrow_type: pa.DataType) -> pa.Array:
-    """Find the rows that have no place in the columns' types; the others must not suffer for them."""
+    """Find the rows that do not fit the columns' types, so that the others are decoded all the same."""
     for at, row in enumerate(rows):
         try:
             pa.array([row], arrow_type)

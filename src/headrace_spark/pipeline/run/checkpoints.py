@@ -1,4 +1,4 @@
-"""Whether a pipeline's checkpoint fits what is known of its runs, asked before anything is read.
+"""Checks, before anything is read, whether a pipeline's checkpoint fits what is known of its earlier runs.
 
 Spark takes a directory without a checkpoint for the first run of a query, and begins. If the pipeline has run before,
 that repeats all it has written, or with `starting = "latest"` leaves out what came since. Somebody has to want it.
@@ -25,8 +25,8 @@ METADATA = "metadata"  # the file that Spark makes first, with the query's id
 
 
 def check_checkpoints(spark: SparkSession, pipeline: Pipeline, run: RunStatus, *, from_start: bool) -> None:
-    """`run`: with what is known of those before it. Raises PipelineError if a checkpoint ought to be there and is not,
-    unless it shall begin from the start; and if it shall, but all are there.
+    """Raises PipelineError if a query has run before and its checkpoint is gone, unless `from_start` is set; and if
+    `from_start` is set though no checkpoint is gone. `run` knows what earlier runs have told.
     """
     known = known_queries(pipeline, run, has_group=_has_offsets(pipeline))
     missing = [name for name in sorted(known) if not has_checkpoint(spark, pipeline.checkpoint_of(name))]
@@ -39,7 +39,7 @@ def check_checkpoints(spark: SparkSession, pipeline: Pipeline, run: RunStatus, *
 def known_queries(pipeline: Pipeline, run: RunStatus, *, has_group: bool) -> set[str]:
     """Of the pipeline's queries those that have got through a batch at some time.
 
-    The record of the runs says it. If there is none any more, a consumer group with offsets speaks for all of them.
+    The status of the runs says it. Where that is lost, a consumer group that has offsets counts for all of them.
     """
     told = {query.sink for query in run.queries if query.batch_id is not None}
     names = set(pipeline.query_names)

@@ -1,4 +1,4 @@
-"""What went wrong, dug out of the layers that Spark wraps it in: one sentence, and whether another try may help."""
+"""Why a query failed: one sentence out of all that Spark says, and whether another try may help."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TASK_FAILED = re.compile(r"Job aborted due to stage failure: .*?\): (?P<error>[
 _OF_THE_BRIDGE = re.compile(r"^An error occurred while calling [^\n]*\n: [\w.$]+(?:: )?")
 _FRAME = re.compile(r'^  File "(?P<path>[^"]+)", line (?P<line>\d+), in ', re.MULTILINE)
 _NOBODYS_CODE = {"pyspark", "pyspark.zip", "headrace", "headrace_spark", "site-packages", "dist-packages"}
-"""Directories of what is installed. The author of a pipeline has nothing to put right there."""
+"""Directories of installed code, where the author of a pipeline cannot change anything."""
 _REST = re.compile(r"\s*(?:SQLSTATE: \w+|\n=== |\n\s*at |\n\nDriver stacktrace|\nJVM stacktrace).*", re.DOTALL)
 _CONDITION = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Restarts:
-    """Counts the failures in a row of each query. What others get through does not help the one that fails."""
+    """Counts the consecutive failures of each query. Batches that other queries finish do not reset its count."""
 
     def __init__(self, policy: RestartPolicy) -> None:
         self._policy = policy

@@ -263,7 +263,7 @@ class _LeasedRun:
         return True
 
     def _pause_after(self, failures: list[PipelineFailure]) -> None:
-        """Until it is time for another try, or somebody wants it to end. Raises a failure that was the last."""
+        """Wait until it is time for another try, or until the run is to stop. Raises a failure that was the last."""
         for failure in failures:
             failure.details = self._failure_file.keep(failure)
         permanent = next((failure for failure in failures if failure.is_permanent), None)

@@ -1,4 +1,4 @@
-"""Rows for whoever looks on: the first few of each batch."""
+"""The first few rows of each batch, shown on the terminal."""
 
 from __future__ import annotations
 

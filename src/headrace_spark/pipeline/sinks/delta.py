@@ -61,7 +61,7 @@ class DeltaWriter:
 def _opened_table(table_type: Any, path: str, batch: DataFrame, partition_by: tuple[str, ...]) -> Any:
     """The table; made if it is not there, and with columns that it lacks added.
 
-    Raises PipelineError if it has another form: nobody compares files with the log that names them until they are read.
+    Raises PipelineError if it has another form: a mistake would be noticed only when the files are read.
     """
     from deltalake import Schema  # noqa: PLC0415
 

@@ -21,7 +21,7 @@ _NOT_THERE = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND
 
 
 async def clear_staging(cluster: Cluster, sink_ids: Iterable[str]) -> None:
-    """Delete the staging topics of sinks that nobody writes with now. What they remember stays."""
+    """Delete the staging topics of sinks that are not in use. What the sinks remember stays."""
     there = {topic.name for topic in await Admin(cluster).list_topics()}
     for sink_id in sink_ids:
         topic = staging_topic(sink_id)

@@ -52,7 +52,7 @@ _own_run_ids: set[str] = set()  # of this process, while they run
 
 
 def has_died_here(run: RunStatus) -> bool:
-    """Whether it was a process of this machine that is no more: then the next one need not wait for it to be missed."""
+    """Whether it was a process of this machine that has ended: then there is no need to wait for missed heartbeats."""
     if run.host != socket.gethostname():
         return False
     if run.pid == os.getpid():  # in a container everybody is number 1
@@ -67,7 +67,7 @@ def has_died_here(run: RunStatus) -> bool:
 
 
 class RunLease:
-    """Claims the pipeline's name; raises AlreadyRunning if another run holds it and it shall not be taken over.
+    """Claims the pipeline's name. Raises AlreadyRunning if another run has it, unless `take_over` is set.
 
     `on_stop` gets who asked for it, `on_taken_over` the other run. Both are called on a thread of this object.
     """
@@ -159,7 +159,7 @@ class RunLease:
                 await self._write()
 
     async def _write(self) -> None:
-        """The pipeline goes on if the cluster is away for a while; whoever asks meanwhile sees no sign of life."""
+        """The pipeline goes on if the cluster cannot be reached for a while; its status is not renewed meanwhile."""
         try:
             await write_run(self._producer, renewed(self._run))
         except (ClientError, Refusal):

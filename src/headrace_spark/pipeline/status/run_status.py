@@ -137,9 +137,7 @@ def renewed(run: RunStatus, **changes: Any) -> RunStatus:
 
 
 def _state_from_text(text: str) -> RunState:
-    """A state that a newer version has and this one does not know is one of a run that goes on: nobody may take it
-    for one that has ended.
-    """
+    """A state that only newer versions know counts as running, so that the run is not taken for one that has ended."""
     try:
         return RunState(text)
     except ValueError:
