@@ -93,14 +93,14 @@ def documented() -> set[str]:
 @pytest.mark.parametrize(
     ("module", "wanted"),
     [
-        ("options.py", r'_read\(given, "([\w.]+)"'),
+        ("source/options.py", r'_read\(given, "([\w.]+)"'),
         ("kafka_options.py", r'_(?:seconds|bytes)\(kafka, "([\w.]+)"'),
-        ("sink/sink_options.py", r'_number\(kafka, "([\w.]+)"'),
+        ("sink/options.py", r'_number\(kafka, "([\w.]+)"'),
     ],
 )
 def test_every_option_is_in_a_table(module: str, wanted: str) -> None:
     source = (Path(headrace_spark.__file__).parent / module).read_text()
-    prefix = "" if module == "options.py" else "kafka."
+    prefix = "" if module == "source/options.py" else "kafka."
     names = {prefix + name for name in re.findall(wanted, source)}
     assert names
     assert names <= documented()
