@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.chores import Chores
 from headrace.broker.coordination.coordinators import Coordinators
@@ -111,17 +111,105 @@ class _Flushed:
             partition.flushed()
 
 
+class _Base(NamedTuple):
+    """What all other parts stand on."""
+
+    world: World
+    health: Health
+    tasks: TaskScope
+    counters: Counters
+    topics: TopicTable
+    store: LogStore
+    flushed: _Flushed
+    membership: ClusterMembership
+    local: LocalNode
+    quorum: Quorum
+    view: MetadataView
+
+
+class _Cluster(NamedTuple):
+    """The other nodes, and this one's place among them."""
+
+    addresses: AddressBook
+    peers: Peers
+    controller: Controller
+    registration: Registration
+    channel: ControllerChannel
+    leaving: Leaving
+    commands: Commands
+
+
+class _Replicas(NamedTuple):
+    """What this node keeps, and leads or follows."""
+
+    stage: AppendStage
+    full_disk: FullDisk
+    damage: DamageReports
+    scrub: Scrub
+    fetchers: ReplicaFetchers
+    coordinators: Coordinators
+    reconciler: Reconciler
+
+
 async def build(world: World, plan: NodePlan, health: Health | None = None) -> Node:
     """Everything that a node can do by itself: claim its directory, look at what is on disk, read the metadata log.
     Nothing runs yet. Raises before anything is changed if the directory is not ours."""
-    health = health or Health(Failure())
-    failure = health.failure
-    tasks = TaskScope(failure.task_failed)
+    base = await _base(world, plan, health or Health(Failure()))
+    cluster = _cluster(base)
+    replicas = _replicas(base, cluster)
+    node_id, quorum, view, topics, clock = base.local.node_id, base.quorum, base.view, base.topics, world.clock
+    giving_up = GivingUp(cluster.commands, cluster.channel)
+    heard_followers = HeardFollowers(clock)
+    return Node(
+        world=world,
+        health=base.health,
+        counters=base.counters,
+        tasks=base.tasks,
+        local=base.local,
+        membership=base.membership,
+        addresses=cluster.addresses,
+        peers=cluster.peers,
+        raft=RaftReceiver(base.local, quorum),
+        registration=cluster.registration,
+        channel=cluster.channel,
+        leaving=cluster.leaving,
+        reachability=Reachability(node_id, cluster.peers, base.health),
+        quorum=quorum,
+        controller=cluster.controller,
+        view=view,
+        commands=cluster.commands,
+        topics=topics,
+        stage=replicas.stage,
+        examiner=Examiner(world.threads, clock),
+        fetch_sessions=_fetch_sessions(base),
+        heard_followers=heard_followers,
+        store=base.store,
+        reconciler=replicas.reconciler,
+        fetchers=replicas.fetchers,
+        in_sync_review=InSyncReview(topics, quorum, cluster.channel, heard_followers, clock, lambda: view.settings),
+        comparison=_comparison(base, cluster),
+        damage=replicas.damage,
+        damaged_replicas=DamagedReplicas(
+            node_id, replicas.damage, topics, quorum, base.store, giving_up, replicas.reconciler.fetch_again
+        ),
+        handing_over=HandingOver(node_id, replicas.full_disk, topics, quorum, giving_up),
+        scrub=replicas.scrub,
+        cleaner=LogCleaner(
+            topics, base.store.swaps, clock, plan.cleaning_worker or InThread(world), lambda: view.settings
+        ),
+        chores=Chores(topics, base.store, replicas.full_disk, clock, view),
+        coordinators=replicas.coordinators,
+        hanging=HangingTransactions(view, topics, replicas.coordinators, cluster.peers),
+        producer_ids=ProducerIds(quorum, cluster.channel),
+    )
+
+
+async def _base(world: World, plan: NodePlan, health: Health) -> _Base:
     NodeConfigs.checked(plan.membership.node_id or NodeId(1), plan.configs)  # before the directory is claimed
     membership = await ClusterMembership.claimed(world, plan.membership)
     node_id = membership.identity.node_id
     configs = NodeConfigs.checked(node_id, plan.configs).known_as(_identity_configs(node_id, world, plan))
-    counters, topics = Counters(), TopicTable()
+    topics = TopicTable()
     flushed = _Flushed(topics, world)
     store = LogStore(
         world,
@@ -144,12 +232,15 @@ async def build(world: World, plan: NodePlan, health: Health | None = None) -> N
     )
     await world.threads.run(quorum.load)
     local.life = metadata.life
-    view = MetadataView(node_id, quorum, configs)
+    tasks, view = TaskScope(health.failure.task_failed), MetadataView(node_id, quorum, configs)
+    return _Base(world, health, tasks, Counters(), topics, store, flushed, membership, local, quorum, view)
 
-    # ---- the others
+
+def _cluster(base: _Base) -> _Cluster:
+    world, local, quorum, view, failure = base.world, base.local, base.quorum, base.view, base.health.failure
     addresses = AddressBook(local, quorum)
     peers = Peers(
-        node_id,
+        local.node_id,
         Life(local.life, local.incarnation),
         world,
         addresses.addresses_of,
@@ -157,101 +248,70 @@ async def build(world: World, plan: NodePlan, health: Health | None = None) -> N
         failure.task_failed,
     )
     quorum.send = peers.send
-    controller = Controller(quorum, world.clock, configs, lambda: view.settings)
+    controller = Controller(quorum, world.clock, view.configs, lambda: view.settings)
     registration = Registration(local, quorum, controller, peers, world.clock)
-    flushed.look_at_lease = registration.look_at_lease
-    channel = ControllerChannel(node_id, quorum, peers, registration, world.clock)
+    base.flushed.look_at_lease = registration.look_at_lease
+    channel = ControllerChannel(local.node_id, quorum, peers, registration, world.clock)
     leaving = Leaving(registration, quorum, peers)
 
-    def gone(gone_id: NodeId) -> None:
-        quorum.suspect(gone_id)
-        controller.suspect(gone_id)
+    def gone(node_id: NodeId) -> None:
+        quorum.suspect(node_id)
+        controller.suspect(node_id)
         leaving.somebody_is_gone()
 
     peers.on_gone = gone
-    peers.on_displaced = OlderCopy(local, membership, quorum, registration, failure, tasks).displaced
+    peers.on_displaced = OlderCopy(local, base.membership, quorum, registration, failure, base.tasks).displaced
+    commands = Commands(quorum, channel, world)
+    return _Cluster(addresses, peers, controller, registration, channel, leaving, commands)
 
-    # ---- partitions, and the copies that they are
+
+def _replicas(base: _Base, cluster: _Cluster) -> _Replicas:
+    world, view, topics, store, failure = base.world, base.view, base.topics, base.store, base.health.failure
     full_disk = FullDisk()
-    stage = AppendStage(counters, full_disk.write_refused)
-    damage = DamageReports(topics, counters, peers, world.clock, tasks)
-    scrub = Scrub(world, topics, lambda: view.settings, counters, damage.found)
+    stage = AppendStage(base.counters, full_disk.write_refused)
+    damage = DamageReports(topics, base.counters, cluster.peers, world.clock, base.tasks)
+    scrub = Scrub(world, topics, lambda: view.settings, base.counters, damage.found)
     damage.check = scrub.begin
+    throttle = Throttle(world.clock, lambda: view.settings.follower_replication_throttled_rate)
     fetchers = ReplicaFetchers(
-        node_id,
-        peers,
+        view.node_id,
+        cluster.peers,
         store,
-        lambda: registration.broker_epoch,
+        lambda: cluster.registration.broker_epoch,
         failure.task_failed,
-        Pacing(
-            node_id, Throttle(world.clock, lambda: view.settings.follower_replication_throttled_rate), view.is_in_sync
-        ),
+        Pacing(view.node_id, throttle, view.is_in_sync),
     )
     fetchers.bad_fetch, fetchers.no_room = damage.bad_fetch, full_disk.write_refused
     damage.on_found = fetchers.leave
-    factory = PartitionFactory(view, store, stage, health, damage, LogRepairs(world.threads, tasks))
+    factory = PartitionFactory(view, store, stage, base.health, damage, LogRepairs(world.threads, base.tasks))
     opening = LogOpening(view, topics, store, factory, damage, full_disk)
-    commands = Commands(quorum, channel, world)
-    coordinators = Coordinators(view, topics, peers, commands, world, failure, damage)
+    coordinators = Coordinators(view, topics, cluster.peers, cluster.commands, world, failure, damage)
     reconciler = Reconciler(view, topics, store, opening, fetchers, coordinators)
-    commands.served = reconciler.caught_up
-    registration.on_lease = Leadership(health, topics, reconciler, leaving).leased
-    giving_up = GivingUp(commands, channel)
+    cluster.commands.served = reconciler.caught_up
+    cluster.registration.on_lease = Leadership(base.health, topics, reconciler, cluster.leaving).leased
+    return _Replicas(stage, full_disk, damage, scrub, fetchers, coordinators, reconciler)
+
+
+def _comparison(base: _Base, cluster: _Cluster) -> LogComparison:
     comparison = LogComparison(
-        node_id,
-        quorum,
-        peers,
-        world.clock,
-        lambda log_ids: log_ends(topics, log_ids),
-        lambda: view.settings.election_wait_ms / 1000,
+        base.local.node_id,
+        base.quorum,
+        cluster.peers,
+        base.world.clock,
+        lambda log_ids: log_ends(base.topics, log_ids),
+        lambda: base.view.settings.election_wait_ms / 1000,
     )
-    controller.on_leaderless = comparison.look_soon
-    heard_followers = HeardFollowers(world.clock)
-    return Node(
-        world=world,
-        health=health,
-        counters=counters,
-        tasks=tasks,
-        local=local,
-        membership=membership,
-        addresses=addresses,
-        peers=peers,
-        raft=RaftReceiver(local, quorum),
-        registration=registration,
-        channel=channel,
-        leaving=leaving,
-        reachability=Reachability(node_id, peers, health),
-        quorum=quorum,
-        controller=controller,
-        view=view,
-        commands=commands,
-        topics=topics,
-        stage=stage,
-        examiner=Examiner(world.threads, world.clock),
-        fetch_sessions=SessionCache(
-            topics,
-            world.clock,
-            world.entropy,
-            slots=view.settings.max_incremental_fetch_session_cache_slots,
-            throttle=Throttle(world.clock, lambda: view.settings.leader_replication_throttled_rate),
-        ),
-        heard_followers=heard_followers,
-        store=store,
-        reconciler=reconciler,
-        fetchers=fetchers,
-        in_sync_review=InSyncReview(topics, quorum, channel, heard_followers, world.clock, lambda: view.settings),
-        comparison=comparison,
-        damage=damage,
-        damaged_replicas=DamagedReplicas(node_id, damage, topics, quorum, store, giving_up, reconciler.fetch_again),
-        handing_over=HandingOver(node_id, full_disk, topics, quorum, giving_up),
-        scrub=scrub,
-        cleaner=LogCleaner(
-            topics, store.swaps, world.clock, plan.cleaning_worker or InThread(world), lambda: view.settings
-        ),
-        chores=Chores(topics, store, full_disk, world.clock, view),
-        coordinators=coordinators,
-        hanging=HangingTransactions(view, topics, coordinators, peers),
-        producer_ids=ProducerIds(quorum, channel),
+    cluster.controller.on_leaderless = comparison.look_soon
+    return comparison
+
+
+def _fetch_sessions(base: _Base) -> SessionCache:
+    return SessionCache(
+        base.topics,
+        base.world.clock,
+        base.world.entropy,
+        slots=base.view.settings.max_incremental_fetch_session_cache_slots,
+        throttle=Throttle(base.world.clock, lambda: base.view.settings.leader_replication_throttled_rate),
     )
 
 
