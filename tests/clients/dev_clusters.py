@@ -20,6 +20,8 @@ class DevCluster(NamedTuple):
     addresses: str
     pid: int
     log_path: Path
+    ready: str
+    """The line by which it says so."""
 
     def pid_of(self, node_id: int) -> int:
         listed = subprocess.run(
@@ -44,7 +46,7 @@ def dev_cluster(home: Path, node_count: int = 3) -> Iterator[DevCluster]:
         line = running.stdout.readline()
         addresses = ",".join(f"127.0.0.1:{base + 100 * place}" for place in range(node_count))
         assert f"cluster of {node_count} nodes is ready: kafka://{addresses} " in line, log_path.read_text()
-        yield DevCluster(addresses, running.pid, log_path)
+        yield DevCluster(addresses, running.pid, log_path, line)
     finally:
         running.send_signal(signal.SIGINT)
         code = running.wait(PATIENCE_S)

@@ -7,80 +7,29 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.clients.clusters import wait_until
-from tests.clients.commands import COMMAND, call, call_here, environment
+from tests.clients.commands import COMMAND, call, call_here
 from tests.clients.dev_clusters import DevCluster, dev_cluster
 from tests.clients.nodes import PATIENCE_S
+from tests.docs.terminal import NUMBERS, Terminal, masked
 from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.docs.blocks import Block
+    from tests.docs.told_blocks import ToldBlocks
 
 pytestmark = pytest.mark.xdist_group("cluster")
+pytest_plugins = ["tests.docs.told_blocks"]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
 VICTIM = 2
-
-# What differs from run to run, and what stands for it when two texts are compared.
-VARIABLE = (
-    (r"^(Cluster: +)\S+$", r"\1(id)"),
-    (r"[\d.]+ (?:B|KB)\b", "(size)"),
-    (r"\b(?:controller|voter)( +\d+ +\d+ +\d+)$", r"(role)\1"),
-    (r"\d[\d.,:]*", "N"),
-    (r" {2,}", "  "),  # columns are as wide as what is in them
-    (r"[ \t]+$", ""),
-)
-
-
-class Block(NamedTuple):
-    language: str
-    text: str
-
-
-def blocks() -> Iterator[Block]:
-    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL):
-        yield Block(language, text)
-
-
-def masked(text: str) -> str:
-    for pattern, stand_in in VARIABLE:
-        text = re.sub(pattern, stand_in, text, flags=re.MULTILINE)
-    return text.strip()
-
-
-def run_console(text: str, shell_environment: dict[str, str]) -> None:
-    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        line, _, shown = part.partition("\n")
-        ran = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", line],
-            env=shell_environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert ran.returncode == 0, f"$ {line}\n{ran.stdout}"
-        assert masked(ran.stdout) == masked(shown), f"$ {line}\n{ran.stdout}"
-        assert ("exit code 3" in ran.stdout) == ("exit code 3" in shown)
-
-
-@pytest.fixture
-def headrace_on_path(tmp_path: Path) -> str:
-    """A directory with `headrace`, as in an activated environment."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    program = programs / "headrace"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace "$@"\n')
-    program.chmod(0o755)
-    return f"{programs}:{os.environ['PATH']}"
 
 
 def is_loss_told(cluster: DevCluster) -> bool:
@@ -99,20 +48,23 @@ def is_whole(cluster: DevCluster) -> bool:
 
 
 @pytest.mark.timeout(300)
-def test_every_command_prints_what_the_page_shows(headrace_on_path: str, tmp_path: Path) -> None:
+def test_every_command_prints_what_the_page_shows(tmp_path: Path, told_blocks: ToldBlocks) -> None:
     revived: list[subprocess.Popen[bytes]] = []
     with dev_cluster(tmp_path) as cluster:
-        shell_environment = {**environment(cluster.addresses), "PATH": headrace_on_path}
+        terminal = Terminal(tmp_path / "reader", cluster.addresses)
         try:
-            for language, text in blocks():
-                if language == "console":
-                    run_console(text, shell_environment)
-                elif text.startswith("kill -9"):
+            for block in told_blocks.take_all():
+                if block.first_line == "$ headrace dev --nodes 3":
+                    assert masked(cluster.ready, NUMBERS) == masked(block.commands[0].shown, NUMBERS)
+                elif block.text.startswith("kill -9"):
                     os.kill(cluster.pid_of(VICTIM), signal.SIGKILL)
                     wait_until(lambda: is_loss_told(cluster), "the loss is noticed")
-                elif text.startswith(f"headrace serve --node-id {VICTIM}"):
+                elif block.text.startswith(f"headrace serve --node-id {VICTIM}"):
                     revived.append(start_as_told(cluster, tmp_path))
                     wait_until(lambda: is_whole(cluster), "all copies are in sync again")
+                else:
+                    printed = terminal.follow(block, NUMBERS)
+                    assert printed.count("exit code 3") == block.text.count("exit code 3")
         finally:
             for running in revived:
                 running.terminate()
@@ -127,31 +79,45 @@ def start_as_told(cluster: DevCluster, home: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen([*COMMAND, *shlex.split(line)], stdout=log, stderr=log)
 
 
-@pytest.mark.timeout(300)
-def test_three_machines_make_a_cluster(tmp_path: Path) -> None:
-    """Its commands, with addresses of this machine in place of theirs."""
-    (text,) = (text for _, text in blocks() if text.startswith("headrace serve --node-id 1"))
+@contextmanager
+def three_machines(block: Block, home: Path) -> Iterator[dict[str, str]]:
+    """Nodes started by the block's commands; addresses of this machine, by those on the page that they stand for."""
+    text = block.text
     addresses = sorted(set(re.findall(r"10\.0\.0\.\d:\d+", text)))
     local = {told: f"127.0.0.1:{port}" for told, port in zip(addresses, free_ports(len(addresses)), strict=True)}
     for told, here in local.items():
         text = text.replace(told, here)
-    nodes = []
+    nodes, logs = [], []
     try:
         for number, line in enumerate(text.splitlines()):
-            arguments = shlex.split(line.replace("/var/lib/headrace", str(tmp_path / str(number))))[1:]
-            with (tmp_path / f"{number}.log").open("wb") as log:
-                nodes.append(subprocess.Popen([*COMMAND, *arguments], stdout=log, stderr=log))
-        wait_until(
-            lambda: all("is ready" in (tmp_path / f"{number}.log").read_text() for number in range(3)), "all are ready"
-        )
+            http = [] if "--http" in line else ["--http", "off"]
+            arguments = shlex.split(line.replace("/var/lib/headrace", str(home / str(number))))[1:]
+            logs.append(home / f"{number}.log")
+            with logs[-1].open("wb") as log:
+                nodes.append(subprocess.Popen([*COMMAND, *arguments, *http], stdout=log, stderr=log))
+        wait_until(lambda: all("is ready" in log.read_text() for log in logs), "all are ready")
+        yield local
+    finally:
+        for running in nodes:
+            running.terminate()
+        codes = [running.wait(PATIENCE_S) for running in nodes]
+    assert codes == [0, 0, 0]
+
+
+@pytest.mark.timeout(300)
+def test_three_machines_make_a_cluster(tmp_path: Path, told_blocks: ToldBlocks) -> None:
+    with three_machines(told_blocks.take("headrace serve --node-id 1"), tmp_path) as local:
         bootstrap = local["10.0.0.3:9092"]
         assert call(bootstrap, "topics", "create", "--name", "events").code == 0
         describe = ("topics", "describe", "--name", "events")
         wait_until(lambda: call_here(bootstrap, *describe).code == 0, "who is asked knows the topic")
         (line,) = call(bootstrap, *describe).lines
         assert re.fullmatch(r"Partition 0: Leader=\d, ISR=\[\d,\d,\d\]", line)
-    finally:
-        for running in nodes:
-            running.terminate()
-        codes = [running.wait(PATIENCE_S) for running in nodes]
-    assert codes == [0, 0, 0]
+
+
+@pytest.mark.timeout(300)
+def test_three_nodes_found_a_cluster(tmp_path: Path, told_blocks: ToldBlocks) -> None:
+    with three_machines(told_blocks.take("headrace serve --node-id 1"), tmp_path) as local:
+        bootstrap = local["10.0.0.3:9092"]
+        wait_until(lambda: call_here(bootstrap, "cluster", "status").code == 0, "it is healthy")
+        assert "3 of 3 voters" in call_here(bootstrap, "cluster", "status").out

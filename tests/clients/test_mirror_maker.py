@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from tests.clients.nodes import NodeProcess
+    from tests.docs.told_blocks import ToldBlocks
 
-pytest_plugins = ("tests.clients.node_fixtures",)
+pytest_plugins = ("tests.clients.node_fixtures", "tests.docs.told_blocks")
 pytestmark = pytest.mark.xdist_group("apache-kafka")  # one Java machine beside another is enough for a small computer
 
 MIGRATION_S_MAX: Final = 120.0  # against hangs; it takes twenty seconds, most of them Java's starts
@@ -160,6 +161,14 @@ class Side:
 
 def what(record: Message) -> tuple[object, ...]:
     return record.partition(), record.key(), record.value(), record.headers()
+
+
+def test_the_settings_on_the_page_are_those_of_the_move(told_blocks: ToldBlocks) -> None:
+    page = dict(line.split(" = ") for line in told_blocks.take("clusters = kafka, headrace").text.splitlines())
+    assert (
+        page.items()
+        <= {**SETTINGS, **{name: page[name] for name in page if name.endswith("bootstrap.servers")}}.items()
+    )
 
 
 @pytest.mark.timeout(600)  # the jars are fetched once

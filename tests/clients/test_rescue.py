@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,10 @@ from tests.clients.nodes import SERVE
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.docs.told_blocks import ToldBlocks
+
+pytest_plugins = ["tests.docs.told_blocks"]
 
 SURVIVOR: Final = 1
 ORDERS: Final = "orders"
@@ -312,6 +317,20 @@ def test_what_a_directory_holds_is_shown_and_nothing_is_changed(ruin: Ruin, tmp_
     assert len(partitions[PAYMENTS, 0]["open_transactions"]) == 1
     assert f"{ORDERS}-1" in rescued("inspect", survivor).out
     assert contents(survivor) == before
+
+
+def form_of(shown: str) -> tuple[list[str], list[str]]:
+    """What is told above the table, and the table's columns."""
+    facts, _, table = shown.partition("\n\n")
+    return [line.partition(":")[0] for line in facts.splitlines()], table.splitlines()[0].split()
+
+
+def test_the_page_shows_what_a_directory_holds(ruin: Ruin, tmp_path: Path, told_blocks: ToldBlocks) -> None:
+    (command,) = told_blocks.take("$ headrace rescue inspect").commands
+    line = command.line.replace("/var/lib/headrace", str(ruin.copy(tmp_path)))
+    ran = call(NOBODY, *shlex.split(line)[1:])
+    assert ran.code == 0, ran.talk
+    assert form_of(ran.out) == form_of(command.shown)
 
 
 def test_what_was_dumped_is_brought_into_another_cluster(ruin: Ruin, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from headrace.testing import Broker
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.source.options import COLUMN_TYPES
 from tests.clients.nodes import PATIENCE_S
+from tests.docs.blocks import ROOT, blocks_of
+from tests.docs.terminal import ON_THE_PAGES
 from tests.unit.spark.sink_inputs import committed_records
 
 if TYPE_CHECKING:
@@ -23,11 +25,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
+    from tests.docs.told_blocks import ToldBlocks
 
-PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
-PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
-SERVERS_ON_THE_PAGE = "127.0.0.1:9092"
+pytestmark = pytest.mark.xdist_group("spark")
+pytest_plugins = ["tests.docs.told_blocks"]
+
+PAGE = (ROOT / "docs" / "spark.md").read_text()
 EVENTS = {"alice": "tea please", "bob": "more tea"}
 
 
@@ -60,12 +63,12 @@ def next_offset(servers: str, group: str) -> int:
 
 @pytest.mark.timeout(600)  # four queries, and perhaps the start of Spark
 def test_the_programs_run_as_they_stand(
-    spark: SparkSession, cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], told_blocks: ToldBlocks
 ) -> None:
     names: dict[str, Any] = {}
-    for program in PROGRAMS:
-        here = program.replace(SERVERS_ON_THE_PAGE, cluster).replace('"checkpoints/', f'"{tmp_path}/')
-        exec(compile(here, "docs/spark.md", "exec"), names)
+    for program in told_blocks.take_all():
+        here = program.text.replace(ON_THE_PAGES, cluster).replace('"checkpoints/', f'"{tmp_path}/')
+        exec(compile(here, str(program), "exec"), names)
 
     assert names["spark"] is spark  # one that is active is taken
     assert "more tea" in capsys.readouterr().out
@@ -75,9 +78,9 @@ def test_the_programs_run_as_they_stand(
 
 
 def test_writing_a_version_again_writes_nothing(spark: SparkSession, cluster: str) -> None:
-    (program,) = (program for program in PROGRAMS if "def publish" in program)
+    (program,) = (block.text for block in blocks_of("docs/spark.md") if block.text.startswith("def publish"))
     names: dict[str, Any] = {"spark": spark}
-    exec(program.partition("\n\n\n")[0].replace(SERVERS_ON_THE_PAGE, cluster), names)
+    exec(program.partition("\n\n\n")[0].replace(ON_THE_PAGES, cluster), names)
     counts = spark.createDataFrame([("tea", 2)], "word STRING, count BIGINT")
     names["publish"](counts, 0)
     names["publish"](counts, 0)

@@ -2,119 +2,47 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from headrace.cli.demo.command import FIRST_STEPS, ORDERS_FILE, PIPELINE_FILE, SAMPLES, SPARK_STEPS
+from tests.docs.blocks import ROOT, blocks_of
+from tests.docs.terminal import Terminal, masked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.clients.nodes import NodeProcess
+    from tests.docs.told_blocks import ToldBlocks
 
 pytestmark = pytest.mark.xdist_group("spark")
-pytest_plugins = ["tests.clients.node_fixtures"]
+pytest_plugins = ["tests.clients.node_fixtures", "tests.docs.told_blocks"]
 
-ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = ROOT / "docs" / "walk-through.md"
 SAMPLES_DIRECTORY: Final = ROOT / "src" / Path(*SAMPLES.split("."))
-PATIENCE_S: Final = 600.0  # for one command, against hangs only; some start a JVM
-COLUMNS: Final = "100"  # how wide the page's tables are
-
-# What differs from run to run, and what stands for it when two texts are compared.
-VARIABLE: Final = (
-    (r"^WARNING: Using incubator modules: .*\n", ""),  # by Java, where it is the machine's own
-    (r"^( \S+ +\d+ +\d+ +)[\d,]+( +\d+ +\d+ +[\d.]+ s )", r"\1(rate)\2"),  # a query in the pipeline's table
-    (r"rows, [\d.]+ MB", "rows, (size)"),
-    (r"[\d,.]+ (?:MB|messages)/s", "(rate)"),
-    (r"[\d.]+ (?:s|min)\b", "(duration)"),
-    (r"(headrace-dlq-at=)[\dT:.-]+Z", r"\1(moment)"),
-    (r"^(files: .* files?,) [\d.]+ \w+", r"\1 (size)"),
-    (r" {2,}", "  "),  # columns are as wide as what is in them
-    (r"─+", "─"),
-    (r"[ \t]+$", ""),
-)
-
-
-class Command(NamedTuple):
-    line: str
-    output: str
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    return found
-
-
-def commands(page: Path) -> Iterator[Command]:
-    """What stands after `$`, and the lines up to the next one."""
-    for block in blocks(page, "console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            line, _, output = part.partition("\n")
-            yield Command(line, output)
-
-
-def masked(text: str) -> str:
-    for pattern, stand_in in VARIABLE:
-        text = re.sub(pattern, stand_in, text, flags=re.MULTILINE)
-    return text.strip()
-
-
-@pytest.fixture
-def shell_environment(own_node: NodeProcess, tmp_path: Path) -> dict[str, str]:
-    """`headrace` and `python` as in an activated environment, and a node where they look for one."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name, arguments in {"headrace": "-m headrace", "python": ""}.items():
-        program = programs / name
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
-        program.chmod(0o755)
-    return {
-        **os.environ,
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "HEADRACE_BOOTSTRAP_SERVER": own_node.bootstrap_servers,
-        "COLUMNS": COLUMNS,
-    }
 
 
 @pytest.mark.timeout(2400)  # several commands start a JVM
-def test_every_command_prints_what_the_page_shows(shell_environment: dict[str, str], tmp_path: Path) -> None:
-    place = tmp_path / "laptop"
-    place.mkdir()
+def test_every_command_prints_what_the_page_shows(
+    own_node: NodeProcess, tmp_path: Path, told_blocks: ToldBlocks
+) -> None:
+    terminal = Terminal(tmp_path / "laptop", own_node.bootstrap_servers)
     for name in (ORDERS_FILE, PIPELINE_FILE):
-        shutil.copy(SAMPLES_DIRECTORY / name, place)
-    for command in commands(PAGE):
-        ran = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", command.line],
-            cwd=place,
-            env=shell_environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert ran.returncode == 0, f"$ {command.line}\n{ran.stdout}"
-        assert masked(ran.stdout) == masked(command.output), f"$ {command.line}\n{ran.stdout}"
+        shutil.copy(SAMPLES_DIRECTORY / name, terminal.home)
+    for block in told_blocks.take_all():
+        terminal.follow(block)
 
 
-def test_the_files_on_the_page_are_those_of_the_demo() -> None:
-    assert blocks(PAGE, "text") == [(SAMPLES_DIRECTORY / ORDERS_FILE).read_text()]
-    assert blocks(PAGE, "toml") == [(SAMPLES_DIRECTORY / PIPELINE_FILE).read_text()]
+def test_the_files_on_the_page_are_those_of_the_demo(told_blocks: ToldBlocks) -> None:
+    assert told_blocks.take("tea|").text == (SAMPLES_DIRECTORY / ORDERS_FILE).read_text()
+    assert told_blocks.take("# How much is sold").text == (SAMPLES_DIRECTORY / PIPELINE_FILE).read_text()
 
 
-def test_commands_of_the_front_page_are_shown_to_work() -> None:
+def test_commands_of_the_front_page_are_shown_to_work(told_blocks: ToldBlocks) -> None:
     """By the demo or by the walk-through, which are both run."""
-    shown = {step.line for step in (*FIRST_STEPS, *SPARK_STEPS)} | {command.line for command in commands(PAGE)}
-    on_front_page = {command.line for command in commands(ROOT / "README.md")}
+    walked = {command.line for block in blocks_of("docs/walk-through.md") for command in block.commands}
+    shown = {step.line for step in (*FIRST_STEPS, *SPARK_STEPS)} | walked
+    on_front_page = {command.line for block in told_blocks.take_all() for command in block.commands}
     assert on_front_page
     assert on_front_page <= shown
 
