@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.messages.starting_offsets import BeforeEnd, Place, parse_place, start_offset
+from headrace.cli.messages.starting_offsets import BeforeEnd, OffsetSpec, parse_offset_spec, start_offset
 from headrace.client.reading.consumer import AtTime
 from headrace.client.reading.offsets import Edge
 
@@ -24,20 +24,20 @@ from headrace.client.reading.offsets import Edge
         ("2023-11-14 22:13:20+00:00", AtTime(1_700_000_000_000)),
     ],
 )
-def test_places(text: str, expected: Place) -> None:
-    assert parse_place(text) == expected
+def test_places(text: str, expected: OffsetSpec) -> None:
+    assert parse_offset_spec(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "first", "1.5", "@x", "@", "--1", "2023-13-01", "1969-12-31T23:59:59.999", "٣"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected earliest, latest, an offset"):
-        parse_place(text)
+        parse_offset_spec(text)
 
 
 @pytest.mark.parametrize("text", ["9223372036854775808", "@9223372036854775808"])
 def test_a_time_is_one_that_a_field_can_hold(text: str) -> None:
     with pytest.raises(ValueError, match="expected at most 9223372036854775807 milliseconds since 1970"):
-        parse_place(text)
+        parse_offset_spec(text)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.groups.reset_plan import ShiftBy, plan_move
-from headrace.cli.messages.line_parser import parse_timestamp
 from headrace.cli.terminal.complaints import Complaint
 from headrace.cli.terminal.output import talk
+from headrace.cli.terminal.timestamps import parse_timestamp
 from headrace.client.admin.groups import GroupAdmin
 from headrace.client.connections.cluster import no_such_partition
 from headrace.client.reading.consumer import AtTime

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.cli.messages.formatter import Formatter
     from headrace.cli.messages.partition_reading import Printing, Reading
-    from headrace.cli.messages.starting_offsets import Place
+    from headrace.cli.messages.starting_offsets import OffsetSpec
     from headrace.client.connections.cluster import Cluster
 
 POLL_RECORDS = 500
@@ -274,13 +274,13 @@ def _leave_it_to_the_group(partitions: tuple[int, ...], start: str, offset: int 
         raise click.UsageError("--order time and --group exclude each other: other members read the other partitions")
 
 
-def _place(start: str, offset: int | None) -> Place:
-    from headrace.cli.messages.starting_offsets import parse_place
+def _place(start: str, offset: int | None) -> OffsetSpec:
+    from headrace.cli.messages.starting_offsets import parse_offset_spec
 
     if offset is not None:
         return offset
     try:
-        return parse_place(start)
+        return parse_offset_spec(start)
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), param_hint="--from") from wrong
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from binascii import Error as NotBase64
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.cli.terminal.timestamps import parse_timestamp
 from headrace.model.names import TIMESTAMP_MAX_MS
 
 if TYPE_CHECKING:
@@ -63,20 +63,6 @@ def json_lines(headers: Headers, partition: int | None) -> Callable[[bytes], Mes
         return _message(content, headers, partition)
 
     return parse
-
-
-def parse_timestamp(text: str) -> int:
-    """Milliseconds since 1970 from an ISO 8601 date; without an offset it is UTC. Raises ValueError.
-
-    On the way to a node a time before 1970 would mean something else: the end, the beginning, or nothing at all.
-    """
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    timestamp_ms = round(moment.timestamp() * 1000)
-    if timestamp_ms < 0:
-        raise ValueError("it lies before 1970")
-    return timestamp_ms
 
 
 def _message(content: dict[str, Any], headers: Headers, partition: int | None) -> Message:

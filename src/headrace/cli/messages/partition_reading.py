@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from headrace.cli.messages.deduplication import Batch, RepeatFilter
     from headrace.cli.messages.formatter import Formatter
-    from headrace.cli.messages.starting_offsets import Place
+    from headrace.cli.messages.starting_offsets import OffsetSpec
     from headrace.client.connections.cluster import Cluster
     from headrace.client.reading.consumer import Start
     from headrace.client.reading.offsets import IsolationLevel
@@ -41,7 +41,7 @@ class Reading:
     topic: str
     partitions: tuple[int, ...]
     """Empty: all."""
-    place: Place
+    place: OffsetSpec
     is_following: bool
     poll_records: int
     is_by_time: bool

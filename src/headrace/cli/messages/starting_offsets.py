@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.cli.messages.line_parser import parse_timestamp
 from headrace.cli.terminal.numbers import INT64_MAX
+from headrace.cli.terminal.timestamps import parse_timestamp
 from headrace.client.reading.consumer import AtTime
 from headrace.client.reading.offsets import Edge
 
@@ -24,10 +24,10 @@ class BeforeEnd:
     count: int
 
 
-Place = int | Edge | AtTime | BeforeEnd
+OffsetSpec = int | Edge | AtTime | BeforeEnd
 
 
-def parse_place(text: str) -> Place:
+def parse_offset_spec(text: str) -> OffsetSpec:
     """Raises ValueError with what was expected."""
     if text in {"earliest", "latest"}:
         return Edge.EARLIEST if text == "earliest" else Edge.LATEST

@@ -131,10 +131,10 @@ def _check_pattern(pattern: str | None) -> None:
 
 
 def _offset_spec(option: str, text: str) -> OffsetSpec:
-    from headrace.cli.messages.starting_offsets import BeforeEnd, parse_place
+    from headrace.cli.messages.starting_offsets import BeforeEnd, parse_offset_spec
 
     try:
-        place = parse_place(text)
+        place = parse_offset_spec(text)
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), param_hint=option) from wrong
     if isinstance(place, BeforeEnd):
