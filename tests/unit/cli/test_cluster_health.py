@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.cluster.health import (
-    QUIET_MS,
-    Health,
-    health_of,
+from headrace.cli.cluster.health import QUIET_MS, Health, health_of
+from headrace.cli.cluster.reassignment import Pace, pace_text, plan_facts, plan_text, waiting_text
+from headrace.cli.cluster.text import (
     node_facts,
     nodes_text,
     status_facts,
@@ -13,7 +12,6 @@ from headrace.cli.cluster.health import (
     under_replicated_facts,
     under_replicated_text,
 )
-from headrace.cli.cluster.reassignment import Pace, pace_text, plan_facts, plan_text, waiting_text
 from headrace.client.admin.admin import ClusterDescription, ClusterNode
 from headrace.client.admin.cluster import Move, PlannedMove, Quorum, QuorumMember
 from headrace.client.connections.view import ClusterView, Partition, Topic

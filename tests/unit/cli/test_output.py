@@ -5,7 +5,7 @@ import pytest
 from headrace.cli.serve.command import flattened
 from headrace.cli.terminal.complaints import Complaint, explain
 from headrace.cli.terminal.output import bytes_text, duration_text, moment_text, plural, table
-from headrace.cli.topics.command import partition_lines
+from headrace.cli.topics.text import partition_lines
 from headrace.client.connections.view import Partition, Topic
 from headrace.client.errors import (
     ClientError,

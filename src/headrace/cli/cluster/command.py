@@ -43,7 +43,8 @@ throttle_option = click.option(
 @bootstrap_server
 def status(form: str) -> int:
     """Show nodes, controller, quorum and partitions. Exit code 3 if something is wrong."""
-    from headrace.cli.cluster.health import look_at, status_facts, status_text
+    from headrace.cli.cluster.health import look_at
+    from headrace.cli.cluster.text import status_facts, status_text
     from headrace.cli.terminal.output import answer, answer_json
     from headrace.cli.terminal.session import with_cluster
 
@@ -60,7 +61,8 @@ def status(form: str) -> int:
 @bootstrap_server
 def nodes(form: str) -> None:
     """Show the nodes: which are there, and what each of them has."""
-    from headrace.cli.cluster.health import LAST_KNOWN, look_at, node_facts, nodes_text
+    from headrace.cli.cluster.health import LAST_KNOWN, look_at
+    from headrace.cli.cluster.text import node_facts, nodes_text
     from headrace.cli.terminal.output import answer, answer_json, talk
     from headrace.cli.terminal.session import with_cluster
 
@@ -81,7 +83,8 @@ def under_replicated(form: str) -> int:
 
     Exit code 3 if there are any, or if nobody knows because there is no controller.
     """
-    from headrace.cli.cluster.health import look_at, under_replicated_facts, under_replicated_text
+    from headrace.cli.cluster.health import look_at
+    from headrace.cli.cluster.text import under_replicated_facts, under_replicated_text
     from headrace.cli.terminal.output import answer, answer_json, talk
     from headrace.cli.terminal.session import with_cluster
 

@@ -11,9 +11,6 @@ from headrace.cli.terminal.numbers import copy_count, partition_count
 from headrace.cli.terminal.options import HELP, bootstrap_server, noun, output_format, pair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from headrace.client.admin.admin import Config
     from headrace.client.connections.cluster import Cluster
     from headrace.client.connections.view import Topic
 
@@ -75,6 +72,7 @@ def list_topics(internal: bool, form: str) -> None:
     """List the topics."""
     from headrace.cli.terminal.output import answer, answer_json, table
     from headrace.cli.terminal.session import with_cluster
+    from headrace.cli.topics.text import replication_factor
     from headrace.client.admin.admin import Admin
     from headrace.model.names import topic_id_text
 
@@ -89,14 +87,14 @@ def list_topics(internal: bool, form: str) -> None:
                     "name": topic.name,
                     "topic_id": topic_id_text(topic.topic_id),
                     "partitions": len(topic.partitions),
-                    "replication_factor": _replication_factor(topic),
+                    "replication_factor": replication_factor(topic),
                     "is_internal": topic.is_internal,
                 }
                 for topic in topics
             ]
         )
     elif topics:
-        rows = [(topic.name, len(topic.partitions), _replication_factor(topic)) for topic in topics]
+        rows = [(topic.name, len(topic.partitions), replication_factor(topic)) for topic in topics]
         answer(table(("NAME", "PARTITIONS", "REPLICATION"), rows))
 
 
@@ -110,11 +108,12 @@ def describe(name: str, verbose: bool, form: str) -> None:
     from headrace.cli.cluster.health import warn_without_controller
     from headrace.cli.terminal.output import answer, answer_json
     from headrace.cli.terminal.session import with_cluster
+    from headrace.cli.topics.text import facts_of, partition_lines, verbose_text
 
     async def work(cluster: Cluster) -> tuple[Topic, dict[str, Any] | None]:
         topic = await cluster.topic(name)
         await warn_without_controller(cluster)
-        return topic, await _facts(cluster, topic) if verbose or form == "json" else None
+        return topic, await facts_of(cluster, topic) if verbose or form == "json" else None
 
     topic, facts = with_cluster(work)
     if form == "json":
@@ -122,7 +121,7 @@ def describe(name: str, verbose: bool, form: str) -> None:
         return
     answer("\n".join(partition_lines(topic)))
     if facts is not None:
-        answer(_verbose_text(facts))
+        answer(verbose_text(facts))
 
 
 @command.command(context_settings=HELP)
@@ -179,108 +178,3 @@ def _loss_of(name: str) -> str:
         TRANSACTION_STATE: "all transactional ids are forgotten, and a transaction that is open holds up readers of "
         "committed messages until `headrace transactions abort` ends it in each partition",
     }.get(name, "")
-
-
-def partition_lines(topic: Topic) -> list[str]:
-    """One line per partition: `Partition 0: Leader=1, ISR=[1,2,3]`."""
-    return [
-        f"Partition {part.index}: Leader={'none' if part.is_offline else part.leader}, ISR=[{_numbers(part.isr)}]"
-        for part in topic.partitions
-    ]
-
-
-def _replication_factor(topic: Topic) -> int:
-    return max((len(part.replicas) for part in topic.partitions), default=0)
-
-
-async def _facts(cluster: Cluster, topic: Topic) -> dict[str, Any]:
-    """All that can be said about a topic, ready for JSON."""
-    from headrace.client.admin.admin import Admin, Resource, ResourceType, largest_copies
-    from headrace.client.reading.offsets import find_bounds
-    from headrace.model.names import TopicPartition, topic_id_text
-
-    admin = Admin(cluster)
-    configs = await admin.describe_configs(Resource(ResourceType.TOPIC, topic.name))
-    names = [TopicPartition(topic.name, part.index) for part in topic.partitions if not part.is_offline]
-    bounds = await find_bounds(cluster, names)
-    directories = await admin.all_log_dirs()
-    sizes = largest_copies(directories)
-    partitions: list[dict[str, Any]] = []
-    for part in topic.partitions:
-        name = TopicPartition(topic.name, part.index)
-        first, end = bounds.get(name, (None, None))
-        partitions.append(
-            {
-                "partition": part.index,
-                "leader": None if part.is_offline else part.leader,
-                "leader_epoch": part.leader_epoch,
-                "replicas": list(part.replicas),
-                "isr": list(part.isr),
-                "offline_replicas": list(part.offline_replicas),
-                "first_offset": first,
-                "end_offset": end,
-                "bytes": sizes.get(name),
-                "compaction": [
-                    {"node": directory.node_id, **directory.compactions[name]._asdict()}
-                    for directory in directories
-                    if name in directory.compactions
-                ],
-            }
-        )
-    return {
-        "name": topic.name,
-        "topic_id": topic_id_text(topic.topic_id),
-        "is_internal": topic.is_internal,
-        "replication_factor": _replication_factor(topic),
-        "configs": {config.name: _shown(config) for config in configs if not config.is_default},
-        "partitions": partitions,
-    }
-
-
-def _shown(config: Config) -> str | None:
-    return "(hidden)" if config.is_sensitive else config.value
-
-
-def _verbose_text(facts: dict[str, Any]) -> str:
-    from headrace.cli.terminal.output import table
-
-    rows = [
-        (part["partition"], _numbers(part["replicas"]), part["first_offset"], part["end_offset"], part["bytes"])
-        for part in facts["partitions"]
-    ]
-    settings = [f"  {name}={value}" for name, value in facts["configs"].items()]
-    return "\n".join(
-        [
-            "",
-            f"Topic id: {facts['topic_id']}",
-            "Settings:" if settings else "Settings: all as by default",
-            *settings,
-            "",
-            table(("PARTITION", "REPLICAS", "FIRST OFFSET", "END OFFSET", "BYTES"), rows),
-            *_compaction_lines(facts),
-        ]
-    )
-
-
-def _compaction_lines(facts: dict[str, Any]) -> list[str]:
-    """How each copy of a compacted topic fares; nothing for other topics."""
-    from headrace.cli.terminal.output import moment_text, table
-
-    rows = [
-        (
-            part["partition"],
-            copy["node"],
-            copy["dirty_bytes"],
-            copy["saved_bytes"],
-            "never" if copy["last_pass_ms"] is None else moment_text(copy["last_pass_ms"]),
-            copy["error"] or "none",
-        )
-        for part in facts["partitions"]
-        for copy in part["compaction"]
-    ]
-    heads = ("PARTITION", "NODE", "DIRTY BYTES", "SAVED BYTES", "LAST COMPACTED", "TROUBLE")
-    return ["", table(heads, rows)] if rows else []
-
-
-def _numbers(numbers: Iterable[int]) -> str:
-    return ",".join(map(str, numbers))
