@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.serve.node_process import ServeOptions, listener_configs
+from headrace.cli.serve.addresses import ServeOptions, listener_configs
 from headrace.runtime.network import Address
 
 HERE, EVERYWHERE, ELSEWHERE = Address("127.0.0.1", 9092), Address("0.0.0.0", 9092), Address("broker.example", 443)

@@ -43,7 +43,7 @@ class DevPlan:
     def listen(self, node_id: int) -> str:
         return f"{HOST}:{self.port_base + PORTS_PER_NODE * (node_id - 1)}"
 
-    def meeting_port(self, node_id: int) -> int:
+    def cluster_port(self, node_id: int) -> int:
         """Where other nodes find it."""
         return self.port_base + PORTS_PER_NODE * (node_id - 1) + 1
 
@@ -56,7 +56,7 @@ class DevPlan:
 
     def arguments(self, node_id: int) -> list[str]:
         """Of `headrace`. What is set by hand wins over what is set here."""
-        voters = ",".join(f"{it}@{HOST}:{self.meeting_port(it)}" for it in self.node_ids)
+        voters = ",".join(f"{it}@{HOST}:{self.cluster_port(it)}" for it in self.node_ids)
         replicas = min(REPLICAS_MAX, self.node_count)
         settings = {"default.replication.factor": str(replicas), **dict(self.settings)}
         return [
@@ -82,8 +82,8 @@ class DevPlan:
     def check_ports(self) -> None:
         """Before any node is started: each of them would advise options that are its own, not those of this command."""
         for node_id in self.node_ids:
-            _check_port(self.meeting_port(node_id) - 1, "--port-base")
-            _check_port(self.meeting_port(node_id), "--port-base")
+            _check_port(self.cluster_port(node_id) - 1, "--port-base")
+            _check_port(self.cluster_port(node_id), "--port-base")
             if self.http_base is not None:
                 _check_port(self.http_base + node_id - 1, "--http-base")
 

@@ -137,13 +137,15 @@ def command(
 
     When it is ready it prints one line with its addresses. Port 0 takes any that is free.
     """
-    from headrace.cli.serve import node_process as serve
+    from headrace.cli.serve.addresses import CannotStart, ServeOptions
+    from headrace.cli.serve.logs import configure_logging
+    from headrace.cli.serve.node_process import log, serve
     from headrace.cli.terminal.complaints import Complaint
 
     if voters and join:
         raise click.UsageError("--voters founds a cluster, --join enters one that exists: give one of them")
     said = _said_by(config)
-    options = serve.ServeOptions(
+    options = ServeOptions(
         data_dir=(_is_left_open("data_dir") and said.data_dir) or data_dir,
         listen=(_is_left_open("listen") and said.listen) or _address(listen, "--listen"),
         http=None if http == OFF else _address(http, "--http"),
@@ -157,12 +159,12 @@ def command(
     )
     if options.join and options.cluster_listen is None:
         raise click.UsageError("a node that enters a cluster is found by the others there: add --cluster-listen")
-    serve.configure_logging(log_level, log_format)
+    configure_logging(log_level, log_format)
     for note in said.notes:
-        serve.log.info("%s: %s", config, note)
+        log.info("%s: %s", config, note)
     try:
-        return serve.serve(options)
-    except serve.CannotStart as reason:
+        return serve(options)
+    except CannotStart as reason:
         raise Complaint(f"the node cannot start: {reason}") from reason
 
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import json
 import logging
 import os
 import resource
 import sys
-import time
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from headrace import __version__
 from headrace.broker.build import NodePlan, build
 from headrace.broker.failure import DisplacedNode, Failure
 from headrace.broker.health import Health
-from headrace.broker.membership.identity import IDENTITY_FILE, NEW_NODE_ID, WrongIdentity
+from headrace.broker.membership.identity import WrongIdentity
 from headrace.broker.membership.local_node import CLIENTS, NODES
 from headrace.broker.membership.membership import MembershipPlan
+from headrace.cli.serve.addresses import (
+    CannotStart,
+    ServeOptions,
+    expect_addresses,
+    expect_founder,
+    expect_to_be_found,
+    listen,
+    listener_configs,
+)
 from headrace.cli.terminal.stop_signals import stop_signal
 from headrace.metadata.image.records import Endpoint
 from headrace.model.errors import DiskFailure, Refusal
@@ -31,7 +35,7 @@ from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.long_lived import LongLived
 from headrace.runtime.memory_trim import FreeMemory
-from headrace.runtime.network import Address, SystemNetwork
+from headrace.runtime.network import SystemNetwork
 from headrace.runtime.stall_watch import StallWatch
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
@@ -43,8 +47,6 @@ from headrace.storage.segments.segment_cache import OPEN_FILES
 from headrace.wire.batches.examination import IS_COMPILED
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from headrace.broker.node import Node
 
 log = logging.getLogger("headrace")
@@ -53,35 +55,7 @@ FILES_WANTED = 65_536  # connections and segments; the operating system's usual 
 FILES_SPARE = 192  # listeners, a burst of new connections, the console's, files that are open for a moment
 FILES_PER_CONNECTION = 2  # the socket, and its twin that is watched while the client is slow to read
 FEW_CONNECTIONS = 500  # below that, somebody should know that the process's limit is the reason
-EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104 - nobody is told to look there
 STOP_S = 30.0  # a stop that takes longer is given up: recovery at the next start is safe
-
-
-@dataclass(frozen=True)
-class ServeOptions:
-    data_dir: Path
-    listen: Address
-    http: Address | None
-    advertised: Address | None = None
-    node_id: int | None = None
-    cluster_listen: Address | None = None
-    voters: dict[NodeId, Address] = field(default_factory=dict)
-    join: tuple[Address, ...] = ()
-    rack: str | None = None
-    configs: dict[str, str] = field(default_factory=dict)
-
-    def meeting_place(self, node_id: NodeId) -> Address | None:
-        """Where this node listens for the others."""
-        return self.cluster_listen or self.voters.get(node_id)
-
-    @property
-    def clients_place(self) -> Address:
-        """Where clients are told to look for this node."""
-        return self.advertised or self.listen
-
-
-class CannotStart(Exception):
-    """The reason, in words for the person at the terminal."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -95,7 +69,7 @@ def serve(options: ServeOptions) -> int:
 
 
 async def _run(options: ServeOptions, files_max: int) -> int:
-    await _expect_places(_places(options))
+    await expect_addresses(options)
     try:
         disk = SystemDisk(options.data_dir)
     except BlockingIOError as error:  # it says all that is to be said
@@ -124,7 +98,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         stalls.stood_still_s,
     )
     health = Health(Failure())
-    meeting = _Meeting(options)
+    cluster_listener = _ClusterListener(options)
     console = ConsoleServer(world, health) if options.http is not None else None
     keeping: asyncio.Task[None] | None = None
     stalls.start()
@@ -134,21 +108,21 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         http = (
             ""
             if console is None or options.http is None
-            else f" http://{await _listen(console, options.http, '--http')}"
+            else f" http://{await listen(console, options.http, '--http')}"
         )
         node = await build(world, plan, health)
         if console is not None:
             console.show(node)
         long_lived = LongLived(lambda: node.store.open_count, lambda: node.quorum.applied_end)
         keeping = asyncio.create_task(long_lived.run())
-        await node.start(partial(meeting.open, node))
+        await node.start(partial(cluster_listener.open, node))
         return await _serve(node, options, http, long_lived, connections_max=max(1, connections_max))
     except (WrongIdentity, DisplacedNode, DamagedLog, DiskFailure) as error:
         raise CannotStart(str(error)) from error
     except Refusal as refusal:
         raise CannotStart(refusal.message) from refusal
     finally:
-        await meeting.close()
+        await cluster_listener.close()
         if console is not None:
             await console.stop()
         if keeping is not None:
@@ -159,7 +133,7 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         disk.close()
 
 
-class _Meeting:
+class _ClusterListener:
     """Where the nodes of a cluster meet: a listener of its own, open before this node can serve anybody."""
 
     def __init__(self, options: ServeOptions) -> None:
@@ -169,106 +143,27 @@ class _Meeting:
     async def open(self, node: Node) -> list[Endpoint]:
         options, node_id = self._options, node.node_id
         if not node.quorum.has_log:
-            _expect_founder(options, node_id)
-        own = options.meeting_place(node_id)
+            expect_founder(options, node_id)
+        own = options.cluster_address(node_id)
         if own is None:
             if not node.quorum.has_company:
                 return []
             raise CannotStart(f"node {node_id} is part of a cluster: say with --cluster-listen where others find it")
-        _expect_to_be_found(options, node_id, own)
+        expect_to_be_found(options, node_id, own)
         self._server = KafkaServer(node, is_for_nodes=True)
-        meeting = await _listen(self._server, own, "--cluster-listen")
-        return [Endpoint(NODES, *options.voters.get(node_id, meeting)), Endpoint(CLIENTS, *options.clients_place)]
+        bound = await listen(self._server, own, "--cluster-listen")
+        return [Endpoint(NODES, *options.voters.get(node_id, bound)), Endpoint(CLIENTS, *options.client_address)]
 
     async def close(self) -> None:
         if self._server is not None:
             await self._server.stop()
 
 
-async def _expect_places(places: dict[str, Address]) -> None:
-    """Before anything is written: a first start that fails must not leave a cluster of its own behind."""
-    _expect_apart(places)
-    for option, address in places.items():
-        await _expect_free(address, option)
-
-
-def _places(options: ServeOptions) -> dict[str, Address]:
-    """Where this node will listen, as far as that is known before its directory is opened. Raises CannotStart if it
-    makes no sense there."""
-    places = {"--listen": options.listen}
-    if options.http is not None:
-        places["--http"] = options.http
-    own = options.cluster_listen
-    is_new = not os.path.exists(options.data_dir / IDENTITY_FILE)
-    if is_new or options.node_id is not None:  # otherwise the directory says who this node is
-        node_id = NEW_NODE_ID if options.node_id is None else NodeId(options.node_id)
-        if is_new:
-            _expect_founder(options, node_id)
-        own = options.meeting_place(node_id)
-        if own is not None:
-            _expect_to_be_found(options, node_id, own)
-    if own is not None:
-        places["--cluster-listen"] = own
-    return places
-
-
-def _expect_founder(options: ServeOptions, node_id: NodeId) -> None:
-    if options.voters and node_id not in options.voters:
-        raise CannotStart(
-            f"--voters does not name node {node_id}: only those that it names start a cluster; "
-            "name it there, or enter their cluster with --join"
-        )
-
-
-def _expect_to_be_found(options: ServeOptions, node_id: NodeId, own: Address) -> None:
-    """By other nodes, and by the clients that they send here."""
-    told = options.voters.get(node_id, own)
-    if told.host in EVERYWHERE:
-        raise CannotStart(
-            f"other nodes must know where this one is, and {told} does not say: give --cluster-listen an address "
-            "of this machine that they can reach"
-        )
-    clients = options.clients_place
-    if not clients.port or clients.host in EVERYWHERE:
-        raise CannotStart(
-            f"other nodes must tell clients where this one is, and {clients} does not say: add --advertise"
-        )
-
-
-def _expect_apart(places: dict[str, Address]) -> None:
-    for (option, one), (other_option, other) in combinations(places.items(), 2):
-        is_shared = one.host == other.host or not EVERYWHERE.isdisjoint((one.host, other.host))
-        if one.port and one.port == other.port and is_shared:
-            raise CannotStart(
-                f"{option} and {other_option} are both {other}: clients, other nodes (--cluster-listen, or this node's "
-                "place in --voters) and health checks each need a port of their own"
-            )
-
-
-async def _expect_free(address: Address, option: str) -> None:
-    """Take the place for a moment, without listening there."""
-    loop = asyncio.get_running_loop()
-    try:
-        taken = await loop.create_server(
-            asyncio.Protocol, address.host, address.port, reuse_address=True, start_serving=False
-        )
-    except OSError as error:
-        raise _cannot_listen(address, option, error) from error
-    taken.close()
-
-
-def listener_configs(options: ServeOptions) -> dict[str, str]:
-    place = options.clients_place
-    is_known = place.port and place.host not in EVERYWHERE  # else clients are told the address that they dialled
-    advertised = {"advertised.listeners": f"PLAINTEXT://{place}"} if is_known else {}
-    return {"listeners": f"PLAINTEXT://{options.listen}", **advertised}
-
-
 async def _serve(node: Node, options: ServeOptions, http: str, long_lived: LongLived, *, connections_max: int) -> int:
     stop = stop_signal()
     kafka = KafkaServer(node, options.advertised, connections_max=connections_max)
     try:
-        address = await _listen(kafka, options.listen, "--listen")
+        address = await listen(kafka, options.listen, "--listen")
         _log_form()
         long_lived.freeze_all()
         _announce(node, f"kafka://{address}{http}", options)
@@ -297,19 +192,6 @@ async def _stop_in_time(node: Node) -> bool:
         log.error("the disk is too slow for a clean stop; the next start verifies what was not flushed")  # noqa: TRY400
         os._exit(1)  # a thread that waits for the device would hold the process as long as the device likes
     return True
-
-
-async def _listen(server: KafkaServer | ConsoleServer, address: Address, option: str) -> Address:
-    try:
-        return await server.start(address)
-    except OSError as error:
-        raise _cannot_listen(address, option, error) from error
-
-
-def _cannot_listen(address: Address, option: str, error: OSError) -> CannotStart:
-    is_taken = error.errno == errno.EADDRINUSE
-    question = " is another node running there? Choose" if is_taken else " choose"
-    return CannotStart(f"cannot listen on {address}: {error.strerror or error};{question} another with {option}")
 
 
 async def _first_of(*futures: asyncio.Future[Any]) -> None:
@@ -342,28 +224,3 @@ def _raise_file_limit() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return wanted
     return soft
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object per line, for machines that collect logs."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "ts": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "msg": record.getMessage(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-def configure_logging(level: str, form: str) -> None:
-    """Logs go to stderr: plain lines for people, JSON lines for collectors."""
-    handler = logging.StreamHandler(sys.stderr)
-    if form == "json":
-        handler.setFormatter(JsonLines())
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
