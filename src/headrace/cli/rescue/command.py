@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from headrace.cli.rescue.directory import held, look_at_directory, survey_of, untouched
+from headrace.cli.rescue.new_cluster import commit_to, expect_accepted, plan_of, say_done, show
 from headrace.cli.terminal.complaints import NOT_FOUND, Complaint
 from headrace.cli.terminal.options import HELP, noun, output_format
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.broker.membership.identity import Identity
-    from headrace.broker.rescue.survivor import Agreed, Survivor
-    from headrace.metadata.image.cluster_image import ClusterImage
-    from headrace.metadata.rescue import Wishes
-    from headrace.model.names import LogId
-    from headrace.runtime.disk import SystemDisk
-    from headrace.runtime.overlay_disk import UntouchedDisk
-    from headrace.storage.integrity.salvage import Survey
 
 EMPTY = "empty"
 OFFLINE = "offline"
@@ -51,9 +36,9 @@ def inspect(directory: Path, verify: bool, form: str) -> int:
     from headrace.cli.rescue.text import inspected_facts, inspected_text
     from headrace.cli.terminal.output import answer, answer_json
 
-    with _untouched(directory) as disk:
-        survivor = _look_at(disk)
-        surveys = _survey(disk, survivor, verify)
+    with untouched(directory) as disk:
+        survivor = look_at_directory(disk)
+        surveys = survey_of(disk, survivor, verify)
         begun = unfinished(disk)
     facts = inspected_facts(survivor, surveys, copies(surveys), begun)
     if form == "json":
@@ -97,8 +82,8 @@ def dump(
         raise click.UsageError("--to lies in the data directory, which is only to be read; choose another place")
     if out.exists() and any(out.iterdir()):
         raise Complaint(f"{out} is not empty; choose a directory that is, or that is not there yet")
-    with _untouched(directory) as disk:
-        survivor = _look_at(disk)
+    with untouched(directory) as disk:
+        survivor = look_at_directory(disk)
         if survivor.metadata_trouble:
             talk(f"warning: the metadata cannot be read ({survivor.metadata_trouble}); topics are named by their logs")
         found = sources(survivor, topics, with_set_aside=with_set_aside)
@@ -156,198 +141,18 @@ def new_cluster(
 
     wishes = Wishes(keep_replicas=keep_replicas, lost_stay_offline=lost == OFFLINE)
     if dry_run:
-        with _untouched(directory) as looked_at:
-            _show(_planned(looked_at, wishes, verify).report, form)
+        with untouched(directory) as looked_at:
+            show(plan_of(looked_at, wishes, verify).report, form)
         return
-    with _held(directory) as disk:
+    with held(directory) as disk:
         name = unfinished(disk)
         if name is not None:
             talk("a rescue of this directory was begun and not finished: it is gone on with, as it was wished then")
         else:
-            with _untouched(directory, is_ours=True) as looked_at:
-                plan = _planned(looked_at, wishes, verify)
-            _show(plan.report, form)
-            _expect_accepted(plan, is_accepted)
-            name = _promise(disk, plan)
+            with untouched(directory, is_ours=True) as looked_at:
+                plan = plan_of(looked_at, wishes, verify)
+            show(plan.report, form)
+            expect_accepted(plan, is_accepted)
+            name = commit_to(disk, plan)
         install(disk, name)
-    _say_done(directory, name)
-
-
-# ---- the directory
-
-
-@contextmanager
-def _untouched(directory: Path, *, is_ours: bool = False) -> Iterator[UntouchedDisk]:
-    from headrace.runtime.overlay_disk import UntouchedDisk
-
-    try:
-        disk = UntouchedDisk(directory, is_ours=is_ours)
-    except BlockingIOError as error:
-        raise Complaint(str(error.strerror), "a node that runs tells of itself: `headrace cluster status`") from error
-    try:
-        yield disk
-    finally:
-        disk.close()
-
-
-@contextmanager
-def _held(directory: Path) -> Iterator[SystemDisk]:
-    """For us alone: no node starts on it meanwhile."""
-    from headrace.broker.membership.identity import IDENTITY_FILE
-    from headrace.runtime.disk import SystemDisk
-
-    if not (directory / IDENTITY_FILE).exists():
-        raise _no_data_directory(directory)
-    _expect_owner(directory)
-    try:
-        disk = SystemDisk(directory)
-    except BlockingIOError as error:
-        raise Complaint(str(error.strerror)) from error
-    try:
-        yield disk
-    finally:
-        disk.close()
-
-
-def _expect_owner(directory: Path) -> None:
-    """What is written belongs to who writes it, and is for him alone: a node of another account could not read it."""
-    from headrace.broker.membership.identity import IDENTITY_FILE
-
-    owner = (directory / IDENTITY_FILE).stat().st_uid
-    if owner != os.geteuid():
-        raise Complaint(
-            f"{directory} belongs to the user with id {owner}, who could not read what is written now",
-            f"run it as that user: sudo -u '#{owner}' headrace rescue new-cluster …",
-        )
-
-
-def _no_data_directory(directory: Path) -> Complaint:
-    return Complaint(
-        f"{directory} is no data directory of a node: it has no meta.properties",
-        "name the --data-dir of the node that is left",
-        exit_code=NOT_FOUND,
-    )
-
-
-def _look_at(disk: UntouchedDisk) -> Survivor:
-    from headrace.broker.membership.identity import WrongIdentity
-    from headrace.broker.rescue.survivor import NoDataDirectory, look_at
-
-    try:
-        return look_at(disk)
-    except NoDataDirectory as missing:
-        raise _no_data_directory(Path(disk.location)) from missing
-    except WrongIdentity as wrong:
-        raise Complaint(str(wrong)) from wrong
-
-
-def _survey(disk: UntouchedDisk, survivor: Survivor, verify: bool) -> dict[LogId, Survey]:
-    from headrace.broker.rescue.survivor import survey
-    from headrace.cli.terminal.progress import progress_bar
-
-    total = sum(log.size for log in survivor.logs.values())
-    with progress_bar("reading", total if verify else None) as on_read:
-        return survey(disk, survivor, is_thorough=verify, on_read=on_read)
-
-
-# ---- the new cluster
-
-
-class _Plan(NamedTuple):
-    old_cluster_id: str
-    agreed: Agreed
-    identity: Identity
-    """Of the new cluster."""
-    image: ClusterImage
-    report: dict[str, Any]
-
-
-def _planned(disk: UntouchedDisk, wishes: Wishes, verify: bool) -> _Plan:
-    from headrace.broker.membership.identity import Identity
-    from headrace.broker.rescue.stranded import stranded_groups
-    from headrace.broker.rescue.survivor import copies
-    from headrace.cli.rescue.text import report_facts
-    from headrace.metadata.rescue import Fate, rescue
-    from headrace.model.names import TopicId, topic_id_text
-    from headrace.runtime.entropy import SystemEntropy
-
-    survivor = _look_at(disk)
-    agreed = _expect_metadata(survivor)
-    surveys = _survey(disk, survivor, verify)
-    entropy = SystemEntropy()
-    cluster_id = topic_id_text(TopicId(entropy.token(16)))
-    identity = Identity(cluster_id, survivor.identity.node_id, entropy.token(16))
-    rescued = rescue(agreed.image, identity.node_id, identity.directory, cluster_id, copies(surveys), wishes)
-    ends = {it.name: 0 if it.fate is Fate.LOST or it.copy is None else it.copy.end_offset for it in rescued.partitions}
-    report = report_facts(survivor, rescued, cluster_id, surveys, stranded_groups(disk, survivor, ends))
-    return _Plan(survivor.identity.cluster_id, agreed, identity, rescued.image, report)
-
-
-def _expect_metadata(survivor: Survivor) -> Agreed:
-    """Complaint if there is nothing that says which topics there were, or if it says so of another cluster."""
-    agreed, identity = survivor.agreed, survivor.identity
-    if agreed is None or agreed.image.cluster_id is None:
-        problem = survivor.metadata_trouble or "this node was never told of anything"
-        raise Complaint(
-            f"no cluster can be made of this directory: {problem}",
-            "`headrace rescue dump` writes its topics to files, which needs no metadata",
-        )
-    if agreed.image.cluster_id != identity.cluster_id:
-        raise Complaint(
-            f"meta.properties says cluster {identity.cluster_id or 'none'}, the metadata log {agreed.image.cluster_id}",
-            "one of them was taken from another data directory: put the right one back",
-        )
-    return agreed
-
-
-def _show(report: dict[str, Any], form: str) -> None:
-    from headrace.cli.rescue.text import report_text, warnings
-    from headrace.cli.terminal.complaints import write_line
-    from headrace.cli.terminal.output import answer, answer_json
-
-    if form == "json":
-        answer_json(report)
-    else:
-        answer(report_text(report))
-    for warning in warnings(report):
-        write_line(sys.stderr, "warning", warning, red=True)
-
-
-def _expect_accepted(plan: _Plan, is_accepted: bool) -> None:
-    if is_accepted:
-        return
-    if not sys.stdin.isatty():
-        raise click.UsageError(
-            "a new cluster may lose data, and there is nobody to ask: add --yes-i-may-lose-data if you accept that"
-        )
-    typed = click.prompt(f"To accept that, type the id of the old cluster ({plan.old_cluster_id})", err=True)
-    if typed.strip() != plan.old_cluster_id:
-        raise Complaint("that is not its id; nothing was changed")
-
-
-def _promise(disk: SystemDisk, plan: _Plan) -> str:
-    """From when this returns there is no way back but the copy of what was."""
-    from headrace.broker.rescue.rescue import promise, stage
-    from headrace.cli.terminal.output import moment_text
-    from headrace.runtime.clock import SystemClock
-
-    now = moment_text(SystemClock().wall_ms()).replace(":", "").replace(".", "")
-    report = json.dumps(plan.report, indent=2, ensure_ascii=False).encode()
-    name = stage(disk, now, plan.agreed, plan.identity, plan.image, report)
-    promise(disk, name)
-    return name
-
-
-def _say_done(directory: Path, name: str) -> None:
-    from headrace.broker.membership.identity import IDENTITY_FILE, Identity
-    from headrace.broker.rescue.rescue import AFTER, BEFORE, REPORT
-    from headrace.cli.terminal.output import talk
-
-    identity = Identity.decode((directory / name / AFTER / IDENTITY_FILE).read_bytes())
-    talk(f"{directory} is node {identity.node_id} of the new cluster {identity.cluster_id}")
-    talk(
-        f"what was replaced is kept in {directory / name / BEFORE}, what became of each partition in {REPORT} beside it"
-    )
-    talk(f"start it:    headrace serve --data-dir {directory} --cluster-listen HOST:PORT   (without --voters)")
-    talk("add others:  headrace serve --node-id N --data-dir EMPTY --cluster-listen … --join HOST:PORT")
-    talk("nodes of the old cluster are refused; start them with empty directories only")
+    say_done(directory, name)
