@@ -44,7 +44,18 @@ AT_ONCE: Final = {"group.initial.rebalance.delay.ms": "0"}
 
 
 class Broker:
-    """One node on a free port of 127.0.0.1. Without `data_dir` its data is gone when it stops."""
+    """One node on a free port of 127.0.0.1, for as long as a `with` or `async with` block lasts.
+
+        with Broker(configs={"num.partitions": "4"}) as broker:
+            broker.create_topic("orders", partitions=8)
+            producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    `data_dir`: where it keeps its data; without it, in a temporary directory that goes when the broker stops.
+    `port`: where it listens; 0 takes any that is free.
+    `configs`: settings of the node by Kafka's names, as in docs/settings.md.
+    `is_durable`: wait for the disk before a record is acknowledged, as in production. A test's data need not survive a
+    power cut, so by default nothing waits.
+    """
 
     def __init__(
         self,
@@ -65,12 +76,16 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What every Kafka client calls `bootstrap.servers`."""
+        """Its address, such as `127.0.0.1:41231`: what every Kafka client calls `bootstrap.servers`."""
         return str(self._address)
 
     # ---- life
 
     def start(self) -> Self:
+        """Start it, and return when it serves clients. A `with` block does so by itself.
+
+        Raises Refusal for settings that no node takes, and OSError for a port that is taken.
+        """
         ready: Future[Address] = Future()
         self._thread = threading.Thread(target=self._run, args=(ready,), name="headrace-broker", daemon=True)
         self._thread.start()
@@ -78,6 +93,10 @@ class Broker:
         return self
 
     def stop(self) -> None:
+        """Stop it, and delete its data unless it has a `data_dir`. One that does not run is left alone.
+
+        Raises RuntimeError if it failed while it ran: a test whose broker broke shall not pass.
+        """
         if self._thread is None:
             return
         self._loop.call_soon_threadsafe(self._stop.set)
@@ -108,6 +127,12 @@ class Broker:
     # ---- conveniences
 
     def create_topic(self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Make a topic, which can be written to at once. `partitions=-1` takes the broker's num.partitions.
+
+            broker.create_topic("orders", partitions=8, configs={"retention.ms": "60000"})
+
+        Raises Refusal if there is such a topic, or the name, a number or a setting is wrong.
+        """
         wanted = [NewTopic(name, partitions, 1, (), tuple((configs or {}).items()))]
         node = self.node
         (outcome,) = self._ask(
@@ -119,6 +144,7 @@ class Broker:
             raise outcome.result
 
     def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its records. Raises Refusal if there is none of this name."""
         node = self.node
         (outcome,) = self._ask(
             lambda: node.commands.submit(lambda image: delete_topics(image, [TopicReference(name)], node.view.configs))

@@ -52,25 +52,43 @@ SESSION_CONF: Final = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": 
 
 @dataclass(frozen=True)
 class OutputRecord:
-    """What came out at a topic."""
+    """A record that the pipeline wrote to a topic, as it lies there.
+
+    (record,) = result.records["orders-per-minute"]
+    assert (record.key, record.headers) == (b"tea", {})
+    """
 
     key: bytes | None
     value: bytes | None
     headers: dict[str, bytes | None]
+    """Of several headers with one name, the last."""
 
 
 @dataclass(frozen=True)
 class DeadLetter:
+    """A record that the pipeline put aside, with the reason and with where it came from.
+
+    (letter,) = result.dead_letters
+    assert letter.reason == "expectation 'positive amount' is broken: amount > 0"
+    """
+
     key: bytes | None
     value: bytes | None
     reason: str
     topic: str
+    """Where it was read, not where it was put: that, and the next two."""
     partition: int
     offset: int
 
 
 @dataclass(frozen=True)
 class PipelineResult:
+    """What one run of a pipeline wrote. `result["name"]` is the output of a sink, by its name or its topic.
+
+    result = pipeline_result("orders.toml", {"orders": [{"sku": "tea", "amount": 2.5}]})
+    assert result["orders-per-minute"] == [{"sku": "tea", "amount": 2.5}]
+    """
+
     outputs: dict[str, list[Any]]
     """By sink: rows of files and of the console, values of topics, both as Python values (JSON is read)."""
     records: dict[str, list[OutputRecord]]
@@ -84,18 +102,22 @@ class PipelineResult:
     """Kept as long as the result is: the files lie in it."""
 
     def __getitem__(self, name: str) -> list[Any]:
-        """The output of a sink, by its name or its topic."""
+        """The output of a sink, by its name or its topic. Raises KeyError if the pipeline has no such sink."""
         return self.outputs[self.sink_names.get(name, name)]
 
     @property
     def output(self) -> list[Any]:
-        """Of the only sink."""
+        """The output of the only sink. Raises ValueError if there are several."""
         (rows,) = self.outputs.values()
         return rows
 
 
 def pipeline_result(file: Path | str, inputs: Mapping[str, Sequence[Any]]) -> PipelineResult:
     """Run the pipeline on these records, up to the last one, and return what it wrote.
+
+        result = pipeline_result("orders.toml", {"orders": [{"sku": "tea", "amount": 2.5}, b"not JSON"]})
+        assert result["orders-per-minute"] == [{"sku": "tea", "amount": 2.5}]
+        assert [letter.value for letter in result.dead_letters] == [b"not JSON"]
 
     `inputs`: by a source's name, or by a topic's. A record is a value, or a pair of key and value. A value is bytes,
     text, None, or, for JSON, whatever JSON can say. The active Spark session is used; without one, one is started.

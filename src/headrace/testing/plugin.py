@@ -3,6 +3,11 @@
 `kafka_broker`             a broker for the whole test session (each xdist worker has its own)
 `kafka_bootstrap_servers`  its address
 `kafka_topic`              a fresh topic for one test
+
+    def test_round_trip(kafka_bootstrap_servers, kafka_topic):
+        producer = Producer({"bootstrap.servers": kafka_bootstrap_servers})
+        producer.produce(kafka_topic, b"hello")
+        producer.flush()
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds to pytest's options: `--kafka-partitions N` for topics, `--kafka-config NAME=VALUE` for the broker."""
     group = parser.getgroup("headrace", "a Kafka broker for tests")
     group.addoption(
         "--kafka-partitions", type=int, default=1, metavar="N", help="partitions of each kafka_topic (default: 1)"
@@ -52,6 +58,7 @@ def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def kafka_bootstrap_servers(kafka_broker: Broker) -> str:
+    """The broker's address, as every Kafka client wants it."""
     return kafka_broker.bootstrap_servers
 
 
