@@ -53,5 +53,5 @@ def test_a_long_list_is_cut_and_says_so() -> None:
 def test_the_table_says_what_is_wrong_with_each() -> None:
     hurt = {"first_offset": 3, "last_offset": 5, "problem": "the batch does not match its CRC"}
     text = report_text(report(partition(0, damaged=[hurt], torn_bytes=1), partition(1, "lost", isr=[])))
-    assert "offsets 3 to 5 are damaged: the batch does not match its CRC; its end of 1 byte is torn" in text
+    assert "offsets 3 to 5 are damaged: the batch does not match its CRC; a torn end of 1 byte" in text
     assert "nobody" in text

@@ -127,7 +127,7 @@ def test_an_empty_text_asks_for_nothing() -> None:
         ("zookeeper.connect=localhost:2181", "there is no ZooKeeper here: set process.roles=broker,controller"),
         ("create.topic.policy.class.name=x", "a class of Java cannot run here"),
         ("remote.log.storage.system.enable=true", "there is no remote storage"),
-        ("node.id=one", "a node's number goes from 0 to"),
+        ("node.id=one", "a node id goes from 0 to"),
         ("node.id=1\nbroker.id=2", "line 2: broker.id=2: and node.id is 1"),
         ("process.roles=witness", "expected broker,controller"),
         ("controller.quorum.voters=localhost:9093", "'localhost:9093' is no voter; expected id@host:port"),

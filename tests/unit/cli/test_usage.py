@@ -55,7 +55,7 @@ def taken_port() -> Iterator[int]:
         (["--node-id", "4", "--voters", "1@127.0.0.1:1"], "--voters does not name node 4"),
         (["--voters", "2@127.0.0.1:1,3@127.0.0.1:2"], "--voters does not name node 1"),
         (["--listen", "0.0.0.0:{free}", "--voters", "1@127.0.0.1:1"], "add --advertise"),
-        (["--voters", "1@0.0.0.0:1"], "other nodes must know where this one is"),
+        (["--voters", "1@0.0.0.0:1"], "other nodes cannot find this one at 0.0.0.0:1"),
     ],
 )
 def test_a_first_start_that_fails_leaves_nothing_behind(

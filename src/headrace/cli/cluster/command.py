@@ -34,7 +34,7 @@ throttle_option = click.option(
     "--throttle",
     type=click.IntRange(min=1),
     metavar="BYTES",
-    help="With --wait: copy no more than so many bytes a second from, and to, each node.",
+    help="With --wait: copy at most so many bytes a second from each node, and to each.",
 )
 
 
@@ -126,9 +126,10 @@ def drain(node_id: int, undo: bool, wait: bool, at_once: int | None, throttle: i
         admin = ClusterAdmin(cluster)
         await admin.drain_node(node_id, is_draining=not undo)
         if undo:
-            talk(f"node {node_id} takes its part again: new replicas at once, leaderships within minutes")
+            talk(f"node {node_id} takes part again: it gets new replicas at once, and leads partitions within minutes")
             talk(
-                "now: `headrace cluster elect-leaders` lets it lead, `headrace cluster rebalance` moves replicas to it"
+                "without waiting: `headrace cluster elect-leaders` lets it lead, "
+                "`headrace cluster rebalance` moves replicas to it"
             )
             return
         talk(f"node {node_id} leads {plural(await _led_by(cluster, node_id), 'partition')} now; nothing new goes there")
@@ -200,13 +201,13 @@ def rebalance(dry_run: bool, wait: bool, at_once: int | None, throttle: int | No
 @click.option(
     "--unclean",
     is_flag=True,
-    help="Where no replica in sync is there, let another one lead. Messages that it lacks are lost. Needs --topic.",
+    help="Where no replica in sync is alive, let another one lead. Messages that it lacks are lost. Needs --topic.",
 )
 @click.option("--yes", is_flag=True, help="With --unclean: do not ask. Needed where there is no terminal.")
 @output_format
 @bootstrap_server
 def elect_leaders(topics: tuple[str, ...], unclean: bool, yes: bool, form: str) -> int:
-    """Let each partition be led by the first of its replicas again."""
+    """Make the preferred replica of each partition, the first in its list, lead it again."""
     import sys
 
     from headrace.cli.terminal.complaints import FAILED, Complaint
@@ -301,7 +302,9 @@ def _pace(wait: bool, at_once: int | None, throttle: int | None) -> Pace | None:
     from headrace.cli.cluster.reassignment import Pace
 
     if not wait and (at_once is not None or throttle is not None):
-        raise click.UsageError("--at-once and --throttle need --wait: somebody must begin one step after the other")
+        raise click.UsageError(
+            "--at-once and --throttle need --wait: without it, all moves begin at once and the command ends"
+        )
     return Pace(at_once or AT_ONCE, throttle) if wait else None
 
 

@@ -36,8 +36,8 @@ async def limited_rate(cluster: Cluster, bytes_per_s: int) -> AsyncIterator[None
         yield
     except BaseException:
         talk(
-            f"what began to move goes on at {bytes_text(bytes_per_s)}/s; `headrace configs alter --topic NAME "
-            f"--delete {GIVING} --delete {COMING}` lets a topic go faster"
+            f"moves that have begun go on at {bytes_text(bytes_per_s)}/s; `headrace configs alter --topic NAME "
+            f"--delete {GIVING} --delete {COMING}` takes the limit off a topic"
         )
         raise
     await admin.alter_configs(EVERY_NODE, [_as_before(name, before.get(name)) for name in RATES])

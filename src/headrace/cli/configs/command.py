@@ -26,7 +26,7 @@ group_option = click.option("--group", help="A group of consumers.")
 @topic_option
 @broker_option
 @group_option
-@click.option("--changed", is_flag=True, help="Only those that are not as by default.")
+@click.option("--changed", is_flag=True, help="Only settings that differ from their defaults.")
 @output_format
 @bootstrap_server
 def describe(topic: str | None, broker: int | None, group: str | None, changed: bool, form: str) -> None:
@@ -71,9 +71,16 @@ def describe(topic: str | None, broker: int | None, group: str | None, changed: 
     "--set", "sets", type=pair, metavar="NAME=VALUE", multiple=True, help="Give a setting a value. Repeatable."
 )
 @click.option("--delete", "deletes", metavar="NAME", multiple=True, help="Go back to the default. Repeatable.")
-@click.option("--append", "appends", type=pair, metavar="NAME=VALUE", multiple=True, help="Add to a list. Repeatable.")
 @click.option(
-    "--subtract", "subtracts", type=pair, metavar="NAME=VALUE", multiple=True, help="Take out of a list. Repeatable."
+    "--append", "appends", type=pair, metavar="NAME=VALUE", multiple=True, help="Add to a list setting. Repeatable."
+)
+@click.option(
+    "--subtract",
+    "subtracts",
+    type=pair,
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Remove from a list setting. Repeatable.",
 )
 @bootstrap_server
 def alter(
@@ -85,7 +92,7 @@ def alter(
     appends: Pairs,
     subtracts: Pairs,
 ) -> None:
-    """Change settings of a topic, a node or a group: all that are given, or, if one is refused, none."""
+    """Change settings of a topic, a node or a group. If one is refused, none is changed."""
     from headrace.cli.terminal.output import plural, talk
     from headrace.cli.terminal.session import with_cluster
     from headrace.client.admin.admin import Admin

@@ -35,7 +35,7 @@ NODES_MAX = 9  # ports are a hundred apart and the last node's must still be one
     type=click.Path(file_okay=False, path_type=Path),
     default="headrace-dev",
     show_default=True,
-    help="Holds a directory for each node.",
+    help="Where the nodes keep their data, each in a directory of its own.",
 )
 @click.option(
     "-X", "settings", type=pair, metavar="NAME=VALUE", multiple=True, help="One setting of every node. Repeatable."
@@ -45,7 +45,7 @@ NODES_MAX = 9  # ports are a hundred apart and the last node's must still be one
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="What is worth a line on stderr.",
+    help="The least severe log lines that are printed on stderr.",
 )
 def command(
     node_count: int,
@@ -58,7 +58,7 @@ def command(
     """Run a whole cluster on this machine until Ctrl-C.
 
     Each node is a process of its own, and its log lines carry its name. When all are ready, one line says where. A node
-    that ends is not started again: how to do that is said, so that losing one can be tried out.
+    that ends is not started again: the command that does so is printed, so that losing one can be tried out.
     """
     import asyncio
 

@@ -152,7 +152,7 @@ async def run(plan: DevPlan) -> int:
     try:
         await _first(everybody, stop)
         if not stop.done():
-            raise Complaint("no node is left", "their last words are above")
+            raise Complaint("no node is left", "their last log lines are above")
         talk("stopping all nodes; Ctrl-C again does not wait for them")
         return await _stopped(children, everybody)
     finally:

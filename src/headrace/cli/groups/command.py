@@ -136,9 +136,13 @@ scopes_option = click.option(
 @click.option("--all-topics", is_flag=True, help="Every topic in which the group has a position.")
 @click.option("--to-earliest", is_flag=True, help="To the first message that is still there.")
 @click.option("--to-latest", is_flag=True, help="To the end: only what comes from now on is read.")
-@click.option("--to-datetime", metavar="TIME", help="To the first message of this time (ISO 8601, UTC unless it says).")
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    help="To the first message at this time or later (ISO 8601; UTC unless it names a zone).",
+)
 @click.option("--to-offset", type=offset_number, help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="N messages on from the present position; -N goes back.")
+@click.option("--shift-by", type=int, metavar="N", help="N messages forward from the present position; -N goes back.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @output_format
 @bootstrap_server
@@ -154,9 +158,9 @@ def reset_offsets(
     dry_run: bool,
     form: str,
 ) -> None:
-    """Move a group to another place, for example to read everything again. Shows old and new positions.
+    """Move a group to other offsets, for example to read everything again. Shows old and new positions.
 
-    The group must have no members: stop its consumers first. A place outside the log becomes the nearest edge. A group
+    The group must have no members: stop its consumers first. An offset outside the log becomes the nearest one. A group
     that does not exist yet can be given positions before its first member starts.
     """
     from headrace.cli.groups.resetting import goal_of, move_group

@@ -61,7 +61,7 @@ async def move_group(
     committed = await admin.offsets(group_id)
     partitions = await _chosen(cluster, scopes) if scopes else await _still_there(cluster, committed)
     if not partitions:
-        raise Complaint(f"group {group_id!r} has no positions yet", "name what it shall read with --topic")
+        raise Complaint(f"group {group_id!r} has no positions yet", "say with --topic what it is to read")
     bounds = await find_bounds(cluster, partitions)
     found: dict[TopicPartition, int | None] = {}
     if isinstance(goal, AtTime):

@@ -54,11 +54,13 @@ def membership_options(function: Callable[..., None]) -> Callable[..., None]:
         "With --group. at-most-once: positions are stored before messages are printed. at-least-once: after (the "
         "default). exactly-once: messages go to --to-topic, in one transaction with their positions."
     )
-    @click.option("--instance-id", help="With --group: a name that stays. A restart under it keeps its partitions.")
+    @click.option(
+        "--instance-id", help="With --group: a fixed name of this member. Restarted under it, it keeps its partitions."
+    )
     @click.option("--to-topic", help="With --group: copy the messages there instead of printing them, exactly once.")
     @click.option(
         "--transactional-id",
-        help="With --to-topic: a name of this copier. Default: from --group and --instance-id, else a new one.",
+        help="With --to-topic: the copier's transactional id. Default: from --group and --instance-id, else a new one.",
     )
     @wraps(function)
     def with_membership(
@@ -92,8 +94,10 @@ def membership_options(function: Callable[..., None]) -> Callable[..., None]:
     help="earliest, latest, an offset, -N (the last N of each partition), or a time (ISO 8601, or ms since 1970). "
     "With --group: earliest or latest, where the group has no position yet.",
 )
-@click.option("--offset", type=offset_number, help="Start at this offset, whatever its size.")
-@click.option("--follow", is_flag=True, help="Go on with what arrives. Default: stop at the end of now.")
+@click.option(
+    "--offset", type=offset_number, help="Start at this offset, however large; --from takes large numbers for times."
+)
+@click.option("--follow", is_flag=True, help="Go on with what arrives. Default: stop at what is the end at the start.")
 @click.option("--max-messages", type=click.IntRange(min=0), help="Stop after this many.")
 @click.option(
     "--max-poll-records",
@@ -248,9 +252,9 @@ def membership_of(
     if to_topic is None:
         if delivery is Delivery.EXACTLY_ONCE:
             raise click.UsageError(
-                "what is printed cannot be taken back, so a crash may repeat it: exactly-once needs --to-topic, which "
-                "copies messages and stores positions in one transaction. To print, choose at-least-once, and "
-                "--dedupe-header if messages carry an id"
+                "exactly-once needs --to-topic, which copies messages and stores positions in one transaction: what is "
+                "printed cannot be taken back after a crash. To print, choose at-least-once, and --dedupe-header if "
+                "messages carry an id"
             )
         if transactional_id is not None:
             raise click.UsageError("--transactional-id goes with --to-topic")

@@ -64,7 +64,7 @@ async def _print_then_store(consumer: GroupConsumer, taken: Taken, printing: Pri
     printing.print(in_order(taken))
     if not await _is_stored(consumer) and taken:
         count = plural(sum(map(len, taken.values())), "message")
-        talk(f"the group was shared out anew before positions were stored: up to {count} may be printed again")
+        talk(f"the group was rebalanced before positions were stored: up to {count} may be printed again")
 
 
 async def _is_stored(consumer: GroupConsumer) -> bool:

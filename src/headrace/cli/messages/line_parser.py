@@ -95,7 +95,7 @@ def _bytes(value: Any, encoding: Any, field: str) -> bytes | None:
     try:
         return text.encode()
     except UnicodeEncodeError as wrong:
-        raise BadLine(f"{field} holds half of a surrogate pair, which UTF-8 cannot say") from wrong
+        raise BadLine(f"{field} holds half of a surrogate pair, which UTF-8 cannot express") from wrong
 
 
 def _headers(value: Any) -> Headers:

@@ -61,7 +61,7 @@ SKIP = "skip"
 )
 @click.option(
     "--transactional-id",
-    help="With exactly-once: a name of this job. A second run under the name ends what the first left open at once. "
+    help="With exactly-once: the transactional id. A second run under it aborts at once what the first left open. "
     "Default: a new one for each run.",
 )
 @click.option(
@@ -88,14 +88,14 @@ SKIP = "skip"
     type=batch_size,
     default=BATCH_BYTES,
     show_default=True,
-    help="A batch of this size is sent.",
+    help="Send a batch when it has so many bytes.",
 )
 @click.option(
     "--linger-ms",
     type=click.FloatRange(min=0),
     default=LINGER_MS,
     show_default=True,
-    help="A batch of this age is sent, full or not.",
+    help="Send a batch after so many milliseconds, full or not.",
 )
 @click.option(
     "--on-error",

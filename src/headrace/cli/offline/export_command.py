@@ -41,7 +41,7 @@ GO_ON = "run the same command again to go on where it stopped"
     metavar="PLACE",
     default="latest",
     show_default=True,
-    help="Where to stop, this place not included. Written as --from.",
+    help="Where to stop, not included. Written like --from.",
 )
 @click.option("--out", required=True, metavar="PLACE", help="A directory, or a URI such as s3://bucket/path.")
 @click.option(

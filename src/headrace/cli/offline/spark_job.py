@@ -36,10 +36,10 @@ def parse_size(text: str) -> int:
     """`256MB`, `1GiB` or a number of bytes. Raises ValueError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
     if not found or found[2].upper() not in UNITS:
-        raise ValueError(f"{text!r} is no size; expected is one such as 256MB, 1GiB or a number of bytes")
+        raise ValueError(f"{text!r} is no size; expected one such as 256MB, 1GiB or a number of bytes")
     size = int(float(found[1]) * UNITS[found[2].upper()])
     if size < 1:
-        raise ValueError(f"{text!r} is no size; expected is one byte at least")
+        raise ValueError(f"{text!r} is no size; expected at least one byte")
     return size
 
 

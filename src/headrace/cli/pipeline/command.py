@@ -38,7 +38,7 @@ pipeline_file = click.argument("file", type=click.Path(dir_okay=False, path_type
 @click.option(
     "--from-start", is_flag=True, help="Begin anew, though it has run before and its checkpoint is gone. Rows repeat."
 )
-@click.option("--take-over", is_flag=True, help="If the pipeline runs already: let that run end, and this one go on.")
+@click.option("--take-over", is_flag=True, help="If the pipeline runs already, stop that run and go on in this one.")
 @click.option(
     "--format",
     "form",
@@ -58,7 +58,7 @@ def run(
     """Run a pipeline.
 
     It ends when all is read, if its trigger is available-now; otherwise with Ctrl-C, SIGTERM or `headrace pipeline
-    stop`, after the batches that it is at. A second Ctrl-C does not wait for them. Nothing is lost or doubled either
+    stop`, after the batches in progress. A second Ctrl-C does not wait for them. Nothing is lost or doubled either
     way.
     """
     _need_spark()
@@ -183,7 +183,7 @@ def status(name: str, form: str) -> int:
 @click.option("--wait", is_flag=True, help="Return when it has ended.")
 @bootstrap_server
 def stop(name: str, wait: bool) -> None:
-    """Ask a pipeline to stop, wherever it runs. It ends after the batches that it is at."""
+    """Ask a pipeline to stop, wherever it runs. It ends after the batches in progress."""
     from headrace.cli.terminal.output import talk
     from headrace.cli.terminal.session import with_cluster
 

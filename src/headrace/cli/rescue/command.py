@@ -29,7 +29,7 @@ verify_option = click.option("--verify", is_flag=True, help="Read and check ever
 def inspect(directory: Path, verify: bool, form: str) -> int:
     """Show what a data directory holds: whose it is, its partitions, and whether their copies were in sync.
 
-    In sync is said as this node last knew. Nothing is changed. Ends with exit code 3 if something is damaged.
+    Whether a copy was in sync is what this node last knew. Nothing is changed. Exit code 3 if something is damaged.
     """
     from headrace.broker.rescue.rescue import unfinished
     from headrace.broker.rescue.survivor import copies
@@ -147,7 +147,7 @@ def new_cluster(
     with held(directory) as disk:
         name = unfinished(disk)
         if name is not None:
-            talk("a rescue of this directory was begun and not finished: it is gone on with, as it was wished then")
+            talk("an earlier rescue of this directory was not finished: it goes on, with the options it was begun with")
         else:
             with untouched(directory, is_ours=True) as looked_at:
                 plan = plan_of(looked_at, wishes, verify)

@@ -26,7 +26,7 @@ def untouched(directory: Path, *, is_ours: bool = False) -> Iterator[UntouchedDi
     try:
         disk = UntouchedDisk(directory, is_ours=is_ours)
     except BlockingIOError as error:
-        raise Complaint(str(error.strerror), "a node that runs tells of itself: `headrace cluster status`") from error
+        raise Complaint(str(error.strerror), "`headrace cluster status` shows a node that runs") from error
     try:
         yield disk
     finally:
@@ -59,7 +59,7 @@ def _expect_owner(directory: Path) -> None:
     owner = (directory / IDENTITY_FILE).stat().st_uid
     if owner != os.geteuid():
         raise Complaint(
-            f"{directory} belongs to the user with id {owner}, who could not read what is written now",
+            f"{directory} belongs to the user with id {owner}, who could not read what you write",
             f"run it as that user: sudo -u '#{owner}' headrace rescue new-cluster …",
         )
 

@@ -263,7 +263,7 @@ def _remarks(done: Dumped) -> str:
     if done.open_records:
         remarks.append(f"{plural(done.open_records, 'record')} of open transactions in {done.open_file}")
     if done.torn_bytes:
-        remarks.append(f"its end of {plural(done.torn_bytes, 'byte')} is torn")
+        remarks.append(f"a torn end of {plural(done.torn_bytes, 'byte')}")
     remarks += [f"DAMAGED: offsets {it.first_offset} to {it.end_offset - 1} are missing" for it in done.damaged]
     return "".join(f"; {remark}" for remark in remarks)
 

@@ -56,7 +56,7 @@ def _expect_metadata(survivor: Survivor) -> Agreed:
     """Complaint if there is nothing that says which topics there were, or if it says so of another cluster."""
     agreed, identity = survivor.agreed, survivor.identity
     if agreed is None or agreed.image.cluster_id is None:
-        problem = survivor.metadata_trouble or "this node was never told of anything"
+        problem = survivor.metadata_trouble or "this node never received any metadata"
         raise Complaint(
             f"no cluster can be made of this directory: {problem}",
             "`headrace rescue dump` writes its topics to files, which needs no metadata",

@@ -171,7 +171,7 @@ def _ids(node_ids: Sequence[int]) -> str:
 def _trouble(partition: Facts) -> str | None:
     troubles = [_range_text(one) for one in partition["damaged"]]
     if partition.get("torn_bytes"):
-        troubles.append(f"its end of {plural(partition['torn_bytes'], 'byte')} is torn")
+        troubles.append(f"a torn end of {plural(partition['torn_bytes'], 'byte')}")
     if partition.get("open_transactions"):
         troubles.append(plural(len(partition["open_transactions"]), "open transaction"))
     return "; ".join(troubles) or None
@@ -226,13 +226,13 @@ def warnings(report: Facts) -> list[str]:
     if behind:
         ends = [f"{_label(it)} (ends at offset {it['end_offset']})" for it in behind]
         said.append(
-            f"this disk's copies of {plural(len(behind), 'partition')} were not in sync: what was acknowledged behind "
+            f"this disk's copies of {plural(len(behind), 'partition')} were not in sync: what was acknowledged beyond "
             f"their ends is LOST: {_some(ends)}"
         )
     torn = [it for it in report["partitions"] if it.get("torn_bytes")]
     if torn:
         said.append(
-            f"the ends of {plural(len(torn), 'partition')} are torn, as a crash leaves them, and a start cuts what is: "
+            f"the ends of {plural(len(torn), 'partition')} are torn, as after a crash, and the next start cuts them: "
             f"{_listed(torn)}"
         )
     damaged = [it for it in report["partitions"] if it["damaged"]]

@@ -90,13 +90,13 @@ def expect_to_be_found(options: ServeOptions, node_id: NodeId, own: Address) -> 
     told = options.voters.get(node_id, own)
     if told.host in EVERYWHERE:
         raise CannotStart(
-            f"other nodes must know where this one is, and {told} does not say: give --cluster-listen an address "
-            "of this machine that they can reach"
+            f"other nodes cannot find this one at {told}: give --cluster-listen an address of this machine that they "
+            "can reach"
         )
     clients = options.client_address
     if not clients.port or clients.host in EVERYWHERE:
         raise CannotStart(
-            f"other nodes must tell clients where this one is, and {clients} does not say: add --advertise"
+            f"other nodes tell clients where this one is, and nobody finds it at {clients}: add --advertise"
         )
 
 

@@ -59,7 +59,7 @@ OFF = "off"
     type=node_number,
     envvar="HEADRACE_NODE_ID",
     show_envvar=True,
-    help="Who this node is; stays with its data. Default: what the data says, else 1.",
+    help="This node's id, which stays with its data. Default: the id in the data directory, else 1.",
 )
 @click.option(
     "--cluster-listen",
@@ -73,8 +73,8 @@ OFF = "off"
     envvar="HEADRACE_VOTERS",
     metavar="ID@HOST:PORT,…",
     show_envvar=True,
-    help="The nodes that start a cluster together, this one among them; where each listens for the others. "
-    "Founds it at the first start; later, where to look for those who have moved.",
+    help="The nodes that found a cluster, this one among them, and where each listens for the others. "
+    "After the first start, only where to look for nodes that have moved.",
 )
 @click.option(
     "--join",
@@ -84,7 +84,12 @@ OFF = "off"
     help="Become part of a cluster that runs: where any of its nodes listen for the others. Needs --cluster-listen, "
     "and at the first start an empty data directory; later it tells the others where this node is now.",
 )
-@click.option("--rack", envvar="HEADRACE_RACK", show_envvar=True, help="Replicas are kept on different racks.")
+@click.option(
+    "--rack",
+    envvar="HEADRACE_RACK",
+    show_envvar=True,
+    help="Where this node stands: replicas are kept on different racks.",
+)
 @click.option(
     "--config",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
@@ -107,7 +112,7 @@ OFF = "off"
     envvar="HEADRACE_LOG_LEVEL",
     show_default=True,
     show_envvar=True,
-    help="What is worth a line on stderr.",
+    help="The least severe log lines that are printed on stderr.",
 )
 @click.option(
     "--log-format",

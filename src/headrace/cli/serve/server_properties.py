@@ -131,7 +131,7 @@ class _Reading:
         if not text:
             return None
         if not (text.isascii() and text.isdigit()) or int(text) > NODE_ID_MAX:
-            raise self._wrong("node.id" if number else "broker.id", f"a node's number goes from 0 to {NODE_ID_MAX}")
+            raise self._wrong("node.id" if number else "broker.id", f"a node id goes from 0 to {NODE_ID_MAX}")
         return int(text)
 
     def _data_dir(self) -> Path | None:

@@ -30,7 +30,7 @@ topic_name = click.option("--name", required=True, help="The topic.")
 @click.option(
     "--config", "configs", type=pair, metavar="NAME=VALUE", multiple=True, help="A setting of the topic. Repeatable."
 )
-@click.option("--if-not-exists", is_flag=True, help="A topic that is there already is no error; it stays as it is.")
+@click.option("--if-not-exists", is_flag=True, help="If the topic exists, leave it as it is; that is no error.")
 @bootstrap_server
 def create(
     name: str,
@@ -126,7 +126,7 @@ def describe(name: str, verbose: bool, form: str) -> None:
 
 @command.command(context_settings=HELP)
 @topic_name
-@click.option("--partitions", type=partition_count, required=True, help="How many it shall have. Never fewer.")
+@click.option("--partitions", type=partition_count, required=True, help="How many it shall have: more than it has.")
 @bootstrap_server
 def alter(name: str, partitions: int) -> None:
     """Add partitions. Messages stay where they are; new ones with the same key may go elsewhere."""

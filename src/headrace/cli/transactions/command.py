@@ -26,7 +26,7 @@ FIRST_COORDINATOR = 0  # the epoch; for a partition to which none has written ye
 STATES = ("Empty", OPEN, "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
 
 id_option = click.option("--transactional-id", help="The producer's transactional id.")
-topic_option = click.option("--topic", help="With --partition: a place where a transaction writes.")
+topic_option = click.option("--topic", help="With --partition: a topic that transactions write to.")
 partition_option = click.option("--partition", type=partition_number, help="The partition of --topic.")
 
 
@@ -78,7 +78,7 @@ def list_transactions(states: tuple[str, ...], form: str) -> None:
 def describe(transactional_id: str | None, topic: str | None, partition: int | None, form: str) -> None:
     """Show the transaction of one id, or all producers that write to one partition.
 
-    A producer in a partition whose transaction began long ago keeps read-committed readers from going on.
+    An open transaction keeps readers of committed messages waiting in the partitions that it writes to.
     """
     from headrace.cli.terminal.output import answer, answer_json
     from headrace.cli.terminal.session import with_cluster
@@ -109,7 +109,7 @@ def describe(transactional_id: str | None, topic: str | None, partition: int | N
 @id_option
 @topic_option
 @partition_option
-@click.option("--producer-id", type=producer_number, help="With --topic: whose transaction there.")
+@click.option("--producer-id", type=producer_number, help="With --topic: the producer whose transaction it is.")
 @bootstrap_server
 def abort(transactional_id: str | None, topic: str | None, partition: int | None, producer_id: int | None) -> None:
     """Abort an open transaction. Its producer is fenced: it cannot commit any more.
