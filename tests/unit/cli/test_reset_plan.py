@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.groups.reset_plan import Goal, Move, ShiftBy, TopicScope, parse_scope, plan_move
+from headrace.cli.groups.reset_plan import Goal, PlannedReset, ShiftBy, TopicScope, parse_scope, plan_reset
 from headrace.client.reading.consumer import AtTime
 from headrace.client.reading.offsets import Edge
 from headrace.model.names import TopicPartition
@@ -32,14 +32,14 @@ NAME = TopicPartition("events", 3)
 def test_a_move_stays_within_the_log_and_says_so(
     goal: Goal, old: int | None, found: int | None, new: int | None, note: str
 ) -> None:
-    assert plan_move(NAME, goal, old=old, first=10, end=100, found=found) == Move(NAME, old, new, note)
+    assert plan_reset(NAME, goal, old=old, first=10, end=100, found=found) == PlannedReset(NAME, old, new, note)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "is_change"), [(None, 5, True), (5, 5, False), (4, 5, True), (None, None, False)]
 )
 def test_only_a_new_position_is_a_change(old: int | None, new: int | None, is_change: bool) -> None:
-    assert Move(NAME, old, new).is_change is is_change
+    assert PlannedReset(NAME, old, new).is_change is is_change
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.serve.kafka_settings import reason_against, reason_without
-from headrace.cli.serve.server_properties import _OF_THE_PLACE, CannotBeMeant, ServerProperties, understand
+from headrace.cli.serve.server_properties import (
+    _OF_THE_PLACE,
+    ServerProperties,
+    UnusableProperties,
+    parse_server_properties,
+)
 from headrace.metadata.configs.node_configs import NODE_CONFIGS
 from headrace.runtime.network import Address
 
@@ -18,17 +23,17 @@ LOOPBACK = "listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093\nco
 
 
 def meant(text: str) -> ServerProperties:
-    return understand(text.encode())
+    return parse_server_properties(text.encode())
 
 
 def refusal_of(text: str) -> str:
-    with pytest.raises(CannotBeMeant) as refused:
-        understand(text.encode())
+    with pytest.raises(UnusableProperties) as refused:
+        parse_server_properties(text.encode())
     return str(refused.value)
 
 
 def test_the_stock_file() -> None:
-    said = understand((STOCK / "server.properties").read_bytes())
+    said = parse_server_properties((STOCK / "server.properties").read_bytes())
     assert said.node_id == 1
     assert said.data_dir == Path("/tmp/kraft-combined-logs")
     assert said.listen == Address("0.0.0.0", 9092)
@@ -59,7 +64,7 @@ def test_the_stock_file() -> None:
 
 
 def test_a_broker_of_its_own_enters_the_cluster_that_is_there() -> None:
-    said = understand((STOCK / "broker.properties").read_bytes())
+    said = parse_server_properties((STOCK / "broker.properties").read_bytes())
     assert (said.node_id, said.voters, said.join) == (2, {}, (Address("localhost", 9093),))
     assert said.cluster_listen is None  # the command line has to say it
 

@@ -43,12 +43,12 @@ throttle_option = click.option(
 @bootstrap_server
 def status(form: str) -> int:
     """Show nodes, controller, quorum and partitions. Exit code 3 if something is wrong."""
-    from headrace.cli.cluster.health import look_at
+    from headrace.cli.cluster.health import cluster_health
     from headrace.cli.cluster.text import status_facts, status_text
     from headrace.cli.terminal.output import answer, answer_json
     from headrace.cli.terminal.session import with_cluster
 
-    health = with_cluster(look_at)
+    health = with_cluster(cluster_health)
     if form == "json":
         answer_json(status_facts(health))
     else:
@@ -61,12 +61,12 @@ def status(form: str) -> int:
 @bootstrap_server
 def nodes(form: str) -> None:
     """Show the nodes: which are there, and what each of them has."""
-    from headrace.cli.cluster.health import LAST_KNOWN, look_at
+    from headrace.cli.cluster.health import LAST_KNOWN, cluster_health
     from headrace.cli.cluster.text import node_facts, nodes_text
     from headrace.cli.terminal.output import answer, answer_json, talk
     from headrace.cli.terminal.session import with_cluster
 
-    health = with_cluster(look_at)
+    health = with_cluster(cluster_health)
     if form == "json":
         answer_json(node_facts(health))
     else:
@@ -83,12 +83,12 @@ def under_replicated(form: str) -> int:
 
     Exit code 3 if there are any, or if nobody knows because there is no controller.
     """
-    from headrace.cli.cluster.health import look_at
+    from headrace.cli.cluster.health import cluster_health
     from headrace.cli.cluster.text import under_replicated_facts, under_replicated_text
     from headrace.cli.terminal.output import answer, answer_json, talk
     from headrace.cli.terminal.session import with_cluster
 
-    health = with_cluster(look_at)
+    health = with_cluster(cluster_health)
     found = under_replicated_facts(health)
     if form == "json":
         answer_json(found)

@@ -85,7 +85,7 @@ class Health:
         return max(0, self.quorum.high_watermark - member.log_end)
 
 
-async def look_at(cluster: Cluster) -> Health:
+async def cluster_health(cluster: Cluster) -> Health:
     view = await cluster.survey()
     admin = ClusterAdmin(cluster)
     quorum = await _quorum(admin)

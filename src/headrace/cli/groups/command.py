@@ -163,31 +163,31 @@ def reset_offsets(
     The group must have no members: stop its consumers first. An offset outside the log becomes the nearest one. A group
     that does not exist yet can be given positions before its first member starts.
     """
-    from headrace.cli.groups.resetting import goal_of, move_group
+    from headrace.cli.groups.resetting import reset_group, target_of
     from headrace.cli.terminal.output import answer, answer_json, plural, table, talk
     from headrace.cli.terminal.session import with_cluster
 
     if bool(scopes) == all_topics:
         raise click.UsageError("give either --topic or --all-topics")
-    goal = goal_of(to_earliest, to_latest, to_datetime, to_offset, shift_by)
-    moves = with_cluster(lambda cluster: move_group(cluster, group_id, scopes, goal, is_dry_run=dry_run))
+    goal = target_of(to_earliest, to_latest, to_datetime, to_offset, shift_by)
+    resets = with_cluster(lambda cluster: reset_group(cluster, group_id, scopes, goal, is_dry_run=dry_run))
     if form == "json":
         answer_json(
             [
                 {
-                    "topic": move.partition.topic,
-                    "partition": move.partition.partition,
-                    "old_offset": move.old,
-                    "new_offset": move.new,
-                    "note": move.note or None,
+                    "topic": reset.partition.topic,
+                    "partition": reset.partition.partition,
+                    "old_offset": reset.old,
+                    "new_offset": reset.new,
+                    "note": reset.note or None,
                 }
-                for move in moves
+                for reset in resets
             ]
         )
     else:
-        rows = [(*move.partition, move.old, move.new, move.note) for move in moves]
+        rows = [(*reset.partition, reset.old, reset.new, reset.note) for reset in resets]
         answer(table(("TOPIC", "PARTITION", "OLD", "NEW", "NOTE"), rows))
-    changed = plural(sum(move.is_change for move in moves), "position")
+    changed = plural(sum(reset.is_change for reset in resets), "position")
     talk(f"{changed} would change; nothing was done" if dry_run else f"changed {changed} of {group_id}")
 
 

@@ -23,7 +23,7 @@ Goal = int | Edge | AtTime | ShiftBy
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PlannedReset:
     """What becomes of one partition's position."""
 
     partition: TopicPartition
@@ -38,33 +38,33 @@ class Move:
         return self.new is not None and self.new != self.old
 
 
-def plan_move(
+def plan_reset(
     partition: TopicPartition, goal: Goal, *, old: int | None, first: int, end: int, found: int | None = None
-) -> Move:
-    """The move to `goal`, kept within the log. `found` is the first offset of the time that an `AtTime` asks for."""
+) -> PlannedReset:
+    """The reset to `goal`, kept within the log. `found` is the first offset of the time that an `AtTime` asks for."""
     match goal:
         case Edge.EARLIEST:
-            return Move(partition, old, first)
+            return PlannedReset(partition, old, first)
         case Edge.LATEST:
-            return Move(partition, old, end)
+            return PlannedReset(partition, old, end)
         case AtTime():
             if found is None:
-                return Move(partition, old, end, "no message is that late: the end")
-            return Move(partition, old, found)
+                return PlannedReset(partition, old, end, "no message is that late: the end")
+            return PlannedReset(partition, old, found)
         case ShiftBy(count):
             if old is None:
-                return Move(partition, None, None, "no position to shift")
+                return PlannedReset(partition, None, None, "no position to shift")
             return _within_the_log(partition, old, old + count, first, end)
         case int():
             return _within_the_log(partition, old, goal, first, end)
 
 
-def _within_the_log(partition: TopicPartition, old: int | None, wanted: int, first: int, end: int) -> Move:
+def _within_the_log(partition: TopicPartition, old: int | None, wanted: int, first: int, end: int) -> PlannedReset:
     if wanted < first:
-        return Move(partition, old, first, f"{wanted} lies before the log: its first offset")
+        return PlannedReset(partition, old, first, f"{wanted} lies before the log: its first offset")
     if wanted > end:
-        return Move(partition, old, end, f"{wanted} lies past the log: its end")
-    return Move(partition, old, wanted)
+        return PlannedReset(partition, old, end, f"{wanted} lies past the log: its end")
+    return PlannedReset(partition, old, wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Moves a group: finds the partitions, plans each move, commits them all."""
+"""Resets the positions of a group: finds the partitions, plans each reset, commits them all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.groups.reset_plan import ShiftBy, plan_move
+from headrace.cli.groups.reset_plan import ShiftBy, plan_reset
 from headrace.cli.terminal.complaints import Complaint
 from headrace.cli.terminal.output import talk
 from headrace.cli.terminal.timestamps import parse_timestamp
@@ -20,13 +20,13 @@ from headrace.model.names import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from headrace.cli.groups.reset_plan import Goal, Move, TopicScope
+    from headrace.cli.groups.reset_plan import Goal, PlannedReset, TopicScope
     from headrace.client.connections.cluster import Cluster
 
 WITHOUT_MEMBERS = ("Empty", "Dead")  # states in which nobody else decides where the group is
 
 
-def goal_of(
+def target_of(
     to_earliest: bool, to_latest: bool, to_datetime: str | None, to_offset: int | None, shift_by: int | None
 ) -> Goal:
     """The one place that was asked for."""
@@ -52,10 +52,10 @@ def goal_of(
     return goals[0]
 
 
-async def move_group(
+async def reset_group(
     cluster: Cluster, group_id: str, scopes: Sequence[TopicScope], goal: Goal, *, is_dry_run: bool
-) -> list[Move]:
-    """All moves, made unless this is a dry run. Without scopes: wherever the group has a position."""
+) -> list[PlannedReset]:
+    """All resets, made unless this is a dry run. Without scopes: wherever the group has a position."""
     admin = GroupAdmin(cluster)
     await _refuse_unless_idle(admin, group_id)
     committed = await admin.offsets(group_id)
@@ -67,15 +67,15 @@ async def move_group(
     if isinstance(goal, AtTime):
         places = await find_offsets(cluster, dict.fromkeys(partitions, goal.timestamp_ms))
         found = {name: place.offset if place.offset >= 0 else None for name, place in places.items()}
-    moves = []
+    resets = []
     for name in partitions:
         first, end = bounds[name]
         old = committed[name].offset if name in committed else None
-        moves.append(plan_move(name, goal, old=old, first=first, end=end, found=found.get(name)))
-    changes = {move.partition: move.new for move in moves if move.new is not None and move.is_change}
+        resets.append(plan_reset(name, goal, old=old, first=first, end=end, found=found.get(name)))
+    changes = {reset.partition: reset.new for reset in resets if reset.new is not None and reset.is_change}
     if changes and not is_dry_run:
         await admin.commit(group_id, changes)
-    return moves
+    return resets
 
 
 async def _refuse_unless_idle(admin: GroupAdmin, group_id: str) -> None:

@@ -186,7 +186,7 @@ def command(
     reading = Reading(
         topic,
         partitions,
-        _place(start, offset),
+        _offset_spec(start, offset),
         follow,
         max_poll_records,
         order == BY_TIME,
@@ -278,7 +278,7 @@ def _leave_it_to_the_group(partitions: tuple[int, ...], start: str, offset: int 
         raise click.UsageError("--order time and --group exclude each other: other members read the other partitions")
 
 
-def _place(start: str, offset: int | None) -> OffsetSpec:
+def _offset_spec(start: str, offset: int | None) -> OffsetSpec:
     from headrace.cli.messages.starting_offsets import parse_offset_spec
 
     if offset is not None:

@@ -1,4 +1,4 @@
-"""Reads chosen partitions of a topic, from a place to an end, in batches ready to be printed."""
+"""Reads chosen partitions of a topic, from a start to an end, in batches ready to be printed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Reading:
     topic: str
     partitions: tuple[int, ...]
     """Empty: all."""
-    place: OffsetSpec
+    start: OffsetSpec
     is_following: bool
     poll_records: int
     is_by_time: bool
@@ -51,7 +51,7 @@ class Reading:
     @property
     def edge(self) -> Edge:
         """Where a group begins in a partition in which it has no position."""
-        return self.place if isinstance(self.place, Edge) else Edge.EARLIEST
+        return self.start if isinstance(self.start, Edge) else Edge.EARLIEST
 
 
 class Tally:
@@ -180,8 +180,8 @@ async def _range(
     bounds = await find_bounds(cluster, names, reading.isolation)
     starts: dict[TopicPartition, Start] = {}
     for name in names:
-        place = reading.place
-        starts[name] = start_offset(place, *bounds[name]) if isinstance(place, (int, BeforeEnd)) else place
+        start = reading.start
+        starts[name] = start_offset(start, *bounds[name]) if isinstance(start, (int, BeforeEnd)) else start
     return starts, {} if reading.is_following else {name: bounds[name][1] for name in names}
 
 

@@ -129,11 +129,11 @@ def command(
     """
     from headrace.cli.terminal.session import with_cluster
 
-    promise = promise_of(delivery, acks, transactional_id)
+    guarantee = guarantee_of(delivery, acks, transactional_id)
     job = Job(
-        topic, files, _parser(key, key_separator, is_json, headers, partition), on_error == STOP, promise.delivery
+        topic, files, _parser(key, key_separator, is_json, headers, partition), on_error == STOP, guarantee.delivery
     )
-    settings = _settings(promise, transaction_timeout_ms, compression, batch_bytes, linger_ms)
+    settings = _settings(guarantee, transaction_timeout_ms, compression, batch_bytes, linger_ms)
 
     async def work(cluster: Cluster) -> None:
         await _produce(cluster, settings, job)
@@ -158,7 +158,7 @@ def _parser(
     return plain_lines(None if key is None else key.encode(), own_headers, partition)
 
 
-class Promise(NamedTuple):
+class Guarantee(NamedTuple):
     """What `--delivery` means for a producer."""
 
     delivery: Delivery
@@ -166,32 +166,32 @@ class Promise(NamedTuple):
     transactional_id: str | None
 
 
-def promise_of(delivery: Delivery | None, acks: str | None, transactional_id: str | None) -> Promise:
+def guarantee_of(delivery: Delivery | None, acks: str | None, transactional_id: str | None) -> Guarantee:
     """Fill in what was not said, and refuse what does not fit together."""
     needed = {None: acks or "all", Delivery.AT_MOST_ONCE: "0"}.get(delivery, "all")
     if acks is not None and acks != needed:
         raise click.UsageError(f"--delivery {delivery} needs --acks {needed}, not {acks}")
     if delivery is Delivery.EXACTLY_ONCE:
-        return Promise(delivery, needed, transactional_id or f"headrace-produce-{uuid4()}")
+        return Guarantee(delivery, needed, transactional_id or f"headrace-produce-{uuid4()}")
     if transactional_id is not None:
         raise click.UsageError("--transactional-id goes with --delivery exactly-once")
-    return Promise(delivery or Delivery.AT_LEAST_ONCE, needed, None)
+    return Guarantee(delivery or Delivery.AT_LEAST_ONCE, needed, None)
 
 
 def _settings(
-    promise: Promise, transaction_timeout_ms: int, compression: str, batch_bytes: int, linger_ms: float
+    guarantee: Guarantee, transaction_timeout_ms: int, compression: str, batch_bytes: int, linger_ms: float
 ) -> ProducerSettings:
     from headrace.client.producing.producer import Acks, ProducerSettings
     from headrace.wire.batches.header import Codec
 
     return ProducerSettings(
-        acks={"0": Acks.NONE, "1": Acks.LEADER, "all": Acks.ALL}[promise.acks],
+        acks={"0": Acks.NONE, "1": Acks.LEADER, "all": Acks.ALL}[guarantee.acks],
         codec=Codec[compression.upper()],
         batch_bytes=batch_bytes,
         linger_ms=linger_ms,
         # Without time there is no second attempt: it could be a second copy.
-        delivery_timeout_s=0.0 if promise.delivery is Delivery.AT_MOST_ONCE else DELIVERY_TIMEOUT_S,
-        transactional_id=promise.transactional_id,
+        delivery_timeout_s=0.0 if guarantee.delivery is Delivery.AT_MOST_ONCE else DELIVERY_TIMEOUT_S,
+        transactional_id=guarantee.transactional_id,
         transaction_timeout_ms=transaction_timeout_ms,
     )
 

@@ -44,9 +44,9 @@ def parse_offset_spec(text: str) -> OffsetSpec:
         raise ValueError(f"{text!r}: {EXPECTED}") from wrong
 
 
-def start_offset(place: int | BeforeEnd, first: int, end: int) -> int:
+def start_offset(start: int | BeforeEnd, first: int, end: int) -> int:
     """An offset that exists, or the end: what lies outside is brought to the nearest edge."""
-    offset = end - place.count if isinstance(place, BeforeEnd) else place
+    offset = end - start.count if isinstance(start, BeforeEnd) else start
     return max(first, min(offset, end))
 
 

@@ -9,11 +9,11 @@ import click
 
 from headrace.cli.offline.spark_job import (
     check_addresses,
-    complaints,
+    failures_told,
     master_option,
     progress_of,
     size_option,
-    spark_for,
+    spark_session,
 )
 from headrace.cli.terminal.options import HELP, bootstrap_server, chosen_bootstrap_server, output_format
 from headrace.cli.terminal.output import answer, answer_json, bytes_text, duration_text, facts_text, plural, talk
@@ -92,7 +92,7 @@ def command(
     start, end = _offset_spec("--from", from_), _offset_spec("--to", to)
     if isinstance(start, int) and isinstance(end, int) and start >= end:
         raise click.UsageError(f"nothing lies between --from {from_} and --to {to}: --to is not included")
-    with complaints(GO_ON):
+    with failures_told(GO_ON):
         from headrace_spark.offline.exports.job import Export
         from headrace_spark.offline.exports.plan import ExportRequest
         from headrace_spark.offline.storage import Storage
@@ -111,7 +111,7 @@ def _export(export: Export, master: str) -> ExportResult:
     plan = prepare_export(export)
     if isinstance(plan, Manifest):
         return ExportResult(plan, 0.0, was_there=True)
-    with spark_for("headrace export", master) as spark, progress_of("exporting") as show:
+    with spark_session("headrace export", master) as spark, progress_of("exporting") as show:
 
         def on_progress(progress: ExportProgress) -> None:
             show(progress.done, progress.total, progress.rows, progress.record_bytes)
@@ -134,14 +134,14 @@ def _offset_spec(option: str, text: str) -> OffsetSpec:
     from headrace.cli.messages.starting_offsets import BeforeEnd, parse_offset_spec
 
     try:
-        place = parse_offset_spec(text)
+        spec = parse_offset_spec(text)
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), param_hint=option) from wrong
-    if isinstance(place, BeforeEnd):
+    if isinstance(spec, BeforeEnd):
         from headrace_spark.offline.exports import offset_specs
 
-        return offset_specs.BeforeEnd(place.count)
-    return place
+        return offset_specs.BeforeEnd(spec.count)
+    return spec
 
 
 def _summarise(exported: ExportResult, out: str, form: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.offline.spark_job import check_addresses, complaints, master_option, progress_of, spark_for
+from headrace.cli.offline.spark_job import check_addresses, failures_told, master_option, progress_of, spark_session
 from headrace.cli.terminal.options import HELP, bootstrap_server, chosen_bootstrap_server, output_format
 from headrace.cli.terminal.output import answer, answer_json, bytes_text, duration_text, facts_text, talk
 
@@ -66,7 +66,7 @@ def command(
     """
     bootstrap_servers = chosen_bootstrap_server()
     check_addresses(bootstrap_servers)
-    with complaints(GO_ON):
+    with failures_told(GO_ON):
         from headrace.wire.batches.header import Codec
         from headrace_spark.offline.imports.columns import ColumnNames
         from headrace_spark.offline.imports.job import Import
@@ -94,7 +94,7 @@ def _import(job: Import, master: str) -> ImportResult:
     found = prepared.found
     if prepared.rows_before >= found.rows:
         return ImportResult(found.rows, 0, 0, 0.0)
-    with spark_for("headrace import", master) as spark, progress_of("importing") as show:
+    with spark_session("headrace import", master) as spark, progress_of("importing") as show:
 
         def on_progress(rows: int) -> None:
             # The bytes of rows on their way are not known here; those of the files are near enough for a display.

@@ -26,7 +26,7 @@ master_option = click.option(
 )
 
 
-class Show(Protocol):
+class ShowProgress(Protocol):
     """How far it is: of a total, with the rows and bytes so far."""
 
     def __call__(self, done: float, total: float, rows: int, record_bytes: int) -> None: ...
@@ -52,7 +52,7 @@ def size_option(_: click.Context, __: click.Parameter, text: str) -> int:
 
 
 @contextmanager
-def spark_for(app_name: str, master: str) -> Iterator[SparkSession]:
+def spark_session(app_name: str, master: str) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     from headrace_spark.java import JavaUnsuitable
@@ -80,7 +80,7 @@ def spark_for(app_name: str, master: str) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def complaints(go_on: str) -> Iterator[None]:
+def failures_told(go_on: str) -> Iterator[None]:
     """Say in words what stops the work. Ctrl-C too: `go_on` tells how to take it up again.
 
     Around every import of `headrace_spark`, too: what that needs may not be installed.
@@ -108,7 +108,7 @@ def check_addresses(bootstrap_servers: str) -> None:
 
 
 @contextmanager
-def progress_of(label: str) -> Iterator[Show]:
+def progress_of(label: str) -> Iterator[ShowProgress]:
     """A bar with rows, MB/s and the time that is left. Nothing unless stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total, rows, record_bytes: None  # noqa: ARG005

@@ -213,7 +213,12 @@ def _voters(text: str) -> dict[NodeId, Address]:
 
 def _said_by(path: Path | None) -> ServerProperties:
     """What the configuration file says. One of ours says nothing but settings."""
-    from headrace.cli.serve.server_properties import CannotBeMeant, NotProperties, ServerProperties, understand
+    from headrace.cli.serve.server_properties import (
+        NotProperties,
+        ServerProperties,
+        UnusableProperties,
+        parse_server_properties,
+    )
     from headrace.cli.terminal.complaints import USAGE, Complaint
 
     if path is None:
@@ -221,8 +226,8 @@ def _said_by(path: Path | None) -> ServerProperties:
     if path.suffix != ".properties":
         return ServerProperties(configs=_settings_from(path))
     try:
-        return understand(path.read_bytes())
-    except (NotProperties, CannotBeMeant) as wrong:
+        return parse_server_properties(path.read_bytes())
+    except (NotProperties, UnusableProperties) as wrong:
         raise Complaint(f"{path}, {wrong}", exit_code=USAGE) from wrong
 
 

@@ -35,7 +35,7 @@ _OF_THE_PLACE = {
 _THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
 
 
-class CannotBeMeant(ValueError):
+class UnusableProperties(ValueError):
     """The file asks for what a node here cannot do. The text says where, and what to do."""
 
 
@@ -60,8 +60,8 @@ class ServerProperties:
     notes: tuple[str, ...] = ()
 
 
-def understand(content: bytes) -> ServerProperties:
-    """Raises NotProperties or CannotBeMeant."""
+def parse_server_properties(content: bytes) -> ServerProperties:
+    """Raises NotProperties or UnusableProperties."""
     return _Reading(content).meaning()
 
 
@@ -119,7 +119,7 @@ class _Reading:
         try:
             NODE_CONFIGS[name].parse(text)
         except Refusal as refusal:
-            raise CannotBeMeant(f"line {self._lines[name]}: {refusal.message}") from refusal
+            raise UnusableProperties(f"line {self._lines[name]}: {refusal.message}") from refusal
 
     # ---- the node's place
 
@@ -262,9 +262,9 @@ class _Reading:
     def _note(self, name: str, why: str) -> None:
         self._notes.append(f"line {self._lines[name]}: {name} does nothing: {why}")
 
-    def _wrong(self, name: str, why: str) -> CannotBeMeant:
+    def _wrong(self, name: str, why: str) -> UnusableProperties:
         text = self._texts[name]
-        return CannotBeMeant(f"line {self._lines[name]}: {name}={text[:100]}: {why}")
+        return UnusableProperties(f"line {self._lines[name]}: {name}={text[:100]}: {why}")
 
 
-__all__ = ["CannotBeMeant", "NotProperties", "ServerProperties", "understand"]
+__all__ = ["NotProperties", "ServerProperties", "UnusableProperties", "parse_server_properties"]

@@ -1,4 +1,4 @@
-"""The three promises that a command can make about delivery, as words on the command line."""
+"""The three delivery guarantees, as words on the command line."""
 
 from __future__ import annotations
 

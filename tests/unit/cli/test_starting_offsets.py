@@ -41,7 +41,7 @@ def test_a_time_is_one_that_a_field_can_hold(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "expected"), [(15, 15), (5, 10), (20, 20), (99, 20), (BeforeEnd(3), 17), (BeforeEnd(99), 10)]
+    ("start", "expected"), [(15, 15), (5, 10), (20, 20), (99, 20), (BeforeEnd(3), 17), (BeforeEnd(99), 10)]
 )
-def test_a_start_is_brought_into_the_log(place: int | BeforeEnd, expected: int) -> None:
-    assert start_offset(place, 10, 20) == expected
+def test_a_start_is_brought_into_the_log(start: int | BeforeEnd, expected: int) -> None:
+    assert start_offset(start, 10, 20) == expected

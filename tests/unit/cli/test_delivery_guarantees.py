@@ -6,7 +6,7 @@ import click
 import pytest
 
 from headrace.cli.messages.consume import membership_of
-from headrace.cli.messages.produce import promise_of
+from headrace.cli.messages.produce import guarantee_of
 from headrace.cli.terminal.delivery import Delivery
 
 MOST, LEAST, EXACTLY = Delivery
@@ -28,15 +28,15 @@ MOST, LEAST, EXACTLY = Delivery
 def test_a_producer_waits_for_what_it_promises(
     delivery: Delivery | None, acks: str | None, promised: Delivery, acks_used: str
 ) -> None:
-    promise = promise_of(delivery, acks, None)
-    assert (promise.delivery, promise.acks) == (promised, acks_used)
-    assert (promise.transactional_id is not None) == (promised is EXACTLY)
+    guarantee = guarantee_of(delivery, acks, None)
+    assert (guarantee.delivery, guarantee.acks) == (promised, acks_used)
+    assert (guarantee.transactional_id is not None) == (promised is EXACTLY)
 
 
 def test_each_run_has_a_transactional_id_of_its_own_unless_it_is_named() -> None:
-    first, second = (promise_of(EXACTLY, None, None).transactional_id for _ in range(2))
+    first, second = (guarantee_of(EXACTLY, None, None).transactional_id for _ in range(2))
     assert first != second
-    assert promise_of(EXACTLY, None, "import").transactional_id == "import"
+    assert guarantee_of(EXACTLY, None, "import").transactional_id == "import"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_producer_promises_nothing_that_it_cannot_keep(
     delivery: Delivery | None, acks: str | None, transactional_id: str | None, words: str
 ) -> None:
     with pytest.raises(click.UsageError, match=words):
-        promise_of(delivery, acks, transactional_id)
+        guarantee_of(delivery, acks, transactional_id)
 
 
 def test_a_member_prints_at_least_once_unless_told_otherwise() -> None:
