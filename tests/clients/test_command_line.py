@@ -166,7 +166,7 @@ def test_a_node_has_settings_too(headrace: Call, refused: Call) -> None:
     assert any(line.startswith("num.partitions ") for line in headrace("configs", "describe", "--broker", "1").lines)
     nobody = refused("configs", "describe", "--broker", "77")
     assert nobody.code == 3
-    assert "there is no node 77; the nodes are 1" in nobody.talk
+    assert "there is no node 77; these are: 1" in nobody.talk
 
 
 @pytest.mark.parametrize("wrong", ["nonsense=1", "retention.ms=soon"])

@@ -25,6 +25,7 @@ Fate = RunBy | NotRun
 
 ONE_NODE: Final = "docs/test_pages_on_one_node.py"
 CLUSTER: Final = "docs/test_pages_on_a_cluster.py"
+DEVELOPERS: Final = "docs/test_pages_for_developers.py"
 SPARK: Final = "spark/test_pages_with_spark.py"
 WALK: Final = by("spark/test_walk_through.py::test_every_command_prints_what_the_page_shows")
 SAMPLES: Final = by("spark/test_walk_through.py::test_the_files_on_the_page_are_those_of_the_demo")
@@ -32,12 +33,13 @@ SPARK_PAGE: Final = by("spark/test_spark_page.py::test_the_programs_run_as_they_
 CLUSTER_PAGE: Final = by("clients/test_cluster_page.py::test_every_command_prints_what_the_page_shows")
 DELIVERY: Final = by("clients/test_delivery_examples.py::test_a_consumer_that_crashes_keeps_its_promise")
 
+MAKE: Final = by(f"{DEVELOPERS}::test_make_knows_what_it_is_told")
+
 INSTALLS: Final = NotRun("builds or installs packages; tests/house/test_wheel.py builds and installs the wheel")
-HOURS: Final = NotRun("runs for minutes or hours")
 
 PLAN: Final[dict[str, list[tuple[str, Fate]]]] = {
     "README.md": [
-        ("make run ", NotRun("makes an environment, and runs until it is stopped")),
+        ("make run ", MAKE),
         ("$ . .venv/bin/activate", by(f"{ONE_NODE}::test_first_steps")),
         ("$ headrace dev --nodes 3", by(f"{CLUSTER}::test_three_nodes_are_as_easy")),
         ("from confluent_kafka import Producer", by(f"{ONE_NODE}::test_the_client_that_is_used_already")),
@@ -56,7 +58,7 @@ PLAN: Final[dict[str, list[tuple[str, Fate]]]] = {
         ("$ seq 1001 2000", CLUSTER_PAGE),
         ("headrace serve --node-id 2", CLUSTER_PAGE),
         ("$ headrace cluster under-replicated", CLUSTER_PAGE),
-        ("HEADRACE_ROUNDS=30 pytest", HOURS),
+        ("HEADRACE_ROUNDS=30 pytest", by(f"{DEVELOPERS}::test_a_campaign_is_found_where_it_is_told_to_be")),
         ("headrace serve --node-id 1", by("clients/test_cluster_page.py::test_three_machines_make_a_cluster")),
         ("$ headrace cluster drain", CLUSTER_PAGE),
         ("$ headrace cluster rebalance", CLUSTER_PAGE),
@@ -118,13 +120,13 @@ PLAN: Final[dict[str, list[tuple[str, Fate]]]] = {
         ),
     ],
     "docs/planted-bugs.md": [
-        ("make planted", NotRun("runs for an hour; `make check` runs --check, tests/house/test_planted_bugs.py too")),
+        ("make planted", MAKE),
     ],
     "docs/settings.md": [
         ("headrace topics create", by(f"{ONE_NODE}::test_settings_are_given_and_shown")),
     ],
     "docs/simulator.md": [
-        ("python -m headrace.simulation --seeds 1000", HOURS),
+        ("python -m headrace.simulation --seeds 1000", by(f"{DEVELOPERS}::test_the_simulator_takes_its_options")),
     ],
     "docs/spark.md": [
         ("pip install ", INSTALLS),
@@ -145,7 +147,7 @@ PLAN: Final[dict[str, list[tuple[str, Fate]]]] = {
         ("from headrace.testing import pipeline_result", by(f"{SPARK}::test_a_pipeline_in_a_test")),
     ],
     "docs/walk-through.md": [
-        ("make wheel", INSTALLS),
+        ("make wheel", MAKE),
         ("tea|", SAMPLES),
         ("$ headrace topics create", WALK),
         ("# How much is sold", SAMPLES),
