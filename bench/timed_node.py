@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.__main__ import main
 from headrace.broker.partitions.partition import Partition
-from headrace.broker.partitions.writing import Writer
+from headrace.broker.partitions.writing import PartitionWriter
 from headrace.servers.kafka.connections.connection import Connection
 
 if TYPE_CHECKING:
@@ -75,16 +75,15 @@ class StageClock:
 
 def wrap(clock: StageClock) -> None:
     receive, send = Connection.received, Connection._send_together
-    commit, flush, advance = Writer.commit_staged, Partition.flushed, Partition._advance
+    commit, flush, advance = PartitionWriter.commit_staged, Partition.flushed, Partition._advance
 
     def received(self: Connection, count: int) -> None:
         clock.received()
         receive(self, count)
 
-    def commit_staged(self: Writer) -> int:
-        count = commit(self)
+    def commit_staged(self: PartitionWriter) -> None:
+        commit(self)
         clock.appended(self.partition)
-        return count
 
     def flushed(self: Partition) -> None:
         clock.flushed(self)
@@ -100,7 +99,7 @@ def wrap(clock: StageClock) -> None:
 
     wrapped: dict[Any, dict[str, Any]] = {
         Connection: {"received": received, "_send_together": send_together},
-        Writer: {"commit_staged": commit_staged},
+        PartitionWriter: {"commit_staged": commit_staged},
         Partition: {"flushed": flushed, "_advance": advanced},
     }
     for owner, methods in wrapped.items():

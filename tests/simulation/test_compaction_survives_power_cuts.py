@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.partitions.appending import AppendStage
 from headrace.broker.partitions.counters import Counters
 from headrace.broker.partitions.partition import Partition, log_settings
 from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
+from headrace.broker.partitions.writing import AppendStage
 from headrace.broker.replicas.cleaner import LogCleaner
 from headrace.metadata.configs.settings import DEFAULT_NODE_SETTINGS, DEFAULT_TOPIC_SETTINGS
 from headrace.model.errors import Refusal
@@ -124,7 +124,7 @@ def _partition(world: World, store: LogStore, name: TopicPartition, log: Partiti
         flushed=Offset(log.flushed_offset),
         high_watermark=Offset(log.start_offset),
     )
-    stage = AppendStage(Counters(), lambda _: None)
+    stage = AppendStage(Counters(), lambda _: None, lambda _: None)
     partition = Partition(name, log, replica, stage=stage, flusher=store.flusher, clock=world.clock)
     partition.configure(SETTINGS)
     partition.set_leased(True)

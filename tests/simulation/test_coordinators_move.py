@@ -82,12 +82,12 @@ def test_nobody_waits_for_a_commit_in_a_partition_that_is_led_elsewhere() -> Non
             shard.ask(lambda mind, token, now: mind.end(end, CALLER, token, now, ProducerId(8)))
         )
         await asyncio.sleep(LOOK_S)
-        assert len(shard.partition._waiters) == 1
+        assert len(shard.partition.waiters) == 1
         leads_elsewhere(node, name)
         try:
             await ending
         except Refusal as refusal:
-            return refusal.code, len(shard.partition._waiters)
+            return refusal.code, len(shard.partition.waiters)
         raise AssertionError("it was told that the transaction has ended")
 
     assert play_alone(act) == (ErrorCode.NOT_COORDINATOR, 0)

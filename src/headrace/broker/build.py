@@ -37,12 +37,12 @@ from headrace.broker.metadata.store import (
 )
 from headrace.broker.metadata.view import MetadataView
 from headrace.broker.node import Node
-from headrace.broker.partitions.appending import AppendStage
 from headrace.broker.partitions.counters import Counters
 from headrace.broker.partitions.examiner import Examiner
 from headrace.broker.partitions.fetching import SessionCache
 from headrace.broker.partitions.throttling import Pacing, Throttle
 from headrace.broker.partitions.topic_table import TopicTable
+from headrace.broker.partitions.writing import AppendStage
 from headrace.broker.replicas.cleaner import LogCleaner
 from headrace.broker.replicas.damage import DamagedReplicas
 from headrace.broker.replicas.damage_reports import DamageReports
@@ -268,7 +268,7 @@ def _cluster(base: _Base) -> _Cluster:
 def _replicas(base: _Base, cluster: _Cluster) -> _Replicas:
     world, view, topics, store, failure = base.world, base.view, base.topics, base.store, base.health.failure
     full_disk = FullDisk()
-    stage = AppendStage(base.counters, full_disk.write_refused)
+    stage = AppendStage(base.counters, full_disk.write_refused, failure.fail)
     damage = DamageReports(topics, base.counters, cluster.peers, world.clock, base.tasks)
     scrub = Scrub(world, topics, lambda: view.settings, base.counters, damage.found)
     damage.check = scrub.begin

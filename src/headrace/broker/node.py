@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from headrace.broker.metadata.controller import Controller
     from headrace.broker.metadata.quorum import Quorum
     from headrace.broker.metadata.view import MetadataView
-    from headrace.broker.partitions.appending import AppendStage
     from headrace.broker.partitions.counters import Counters
     from headrace.broker.partitions.examiner import Examiner
     from headrace.broker.partitions.fetching import SessionCache
     from headrace.broker.partitions.topic_table import TopicTable
+    from headrace.broker.partitions.writing import AppendStage
     from headrace.broker.replicas.cleaner import LogCleaner
     from headrace.broker.replicas.damage import DamagedReplicas
     from headrace.broker.replicas.damage_reports import DamageReports
@@ -192,14 +192,6 @@ class Node:
     def about_to_stop(self) -> None:
         """Health checks say so from now on, so that nobody new is sent here."""
         self.health.is_ready = False
-
-    def commit_staged(self) -> None:
-        """Write what is staged. Whatever goes wrong here concerns data, not whoever asked for it: the node stops."""
-        try:
-            self.stage.commit()
-        except Exception as error:
-            self.health.failure.fail(error)
-            raise
 
     # ---- for whoever runs it
 

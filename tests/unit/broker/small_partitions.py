@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.partitions.appending import ACKS_ALL, AppendStage
 from headrace.broker.partitions.counters import Counters
 from headrace.broker.partitions.partition import Partition
+from headrace.broker.partitions.writing import ACKS_ALL, AppendStage
 from headrace.metadata.configs.settings import DEFAULT_TOPIC_SETTINGS
 from headrace.model.names import Epoch, NodeId, Offset, TopicPartition
 from headrace.replication.replica import Replica
@@ -19,7 +19,7 @@ from headrace.storage.store.flusher import Flusher
 from headrace.wire.batches.records import encode_batch
 
 if TYPE_CHECKING:
-    from headrace.broker.partitions.appending import Admitted
+    from headrace.broker.partitions.pending_appends import PendingAppend
     from headrace.runtime.disk import Disk
     from headrace.storage.log.partition_log import PartitionLog
 
@@ -35,7 +35,7 @@ class SmallPartition:
     def __init__(self, log: PartitionLog, disk: Disk, *, leader_epoch: int = 0) -> None:
         self.disk = disk
         self.counters = Counters()
-        self.stage = AppendStage(self.counters, lambda _: None)
+        self.stage = AppendStage(self.counters, lambda _: None, lambda _: None)
         world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads())
         replica = Replica(
             NODE,
@@ -69,7 +69,7 @@ class SmallPartition:
             self.log.finish_flush(ticket)
             self.partition.flushed()
 
-    def send(self, batch: bytearray) -> Admitted:
+    def send(self, batch: bytearray) -> PendingAppend:
         """As a client with acks=all: what needs a grant gets it."""
         view = memoryview(batch)
         claim = self.partition.writer.wants_grant(view)

@@ -9,11 +9,11 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from headrace.broker.partitions.appending import AppendStage
 from headrace.broker.partitions.counters import Counters
 from headrace.broker.partitions.log_settings import log_settings
 from headrace.broker.partitions.partition import Partition
 from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
+from headrace.broker.partitions.writing import AppendStage
 from headrace.broker.replicas.cleaner import LogCleaner
 from headrace.metadata.configs.settings import DEFAULT_NODE_SETTINGS, DEFAULT_TOPIC_SETTINGS
 from headrace.model.names import Epoch, LogId, NodeId, Offset, TopicId, TopicPartition
@@ -59,7 +59,7 @@ async def _partition(world: World, store: LogStore, index: int) -> Partition:
     name = TopicPartition("orders", index)
     log = await store.open_or_create(LogId(TOPIC_ID, index), name, log_settings(SETTINGS))
     ends = {"log_start": Offset(0), "written": Offset(0), "flushed": Offset(0), "high_watermark": Offset(0)}
-    stage = AppendStage(Counters(), lambda _: None)
+    stage = AppendStage(Counters(), lambda _: None, lambda _: None)
     partition = Partition(name, log, Replica(NODE, **ends), stage=stage, flusher=store.flusher, clock=world.clock)
     partition.configure(SETTINGS)
     partition.set_leased(True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.broker.partitions.topic_rules import TopicRules
-from headrace.broker.partitions.writing import Writer
+from headrace.broker.partitions.writing import PartitionWriter
 from headrace.metadata.configs.settings import DEFAULT_TOPIC_SETTINGS
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.clock import SystemClock
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace.broker.partitions.appending import Admitted
+    from headrace.broker.partitions.pending_appends import PendingAppend
 
 NOW_MS = 1_700_000_000_000
 PLAIN = bytes(encode_batch([(NOW_MS + number, None, b"value" * 20, ()) for number in range(3)]))
@@ -36,7 +36,7 @@ def small(tmp_path: Path) -> Iterator[SmallPartition]:
     disk.close()
 
 
-def sent(small: SmallPartition, batch: bytes, writer: Writer | None = None) -> Admitted:
+def sent(small: SmallPartition, batch: bytes, writer: PartitionWriter | None = None) -> PendingAppend:
     """From the midst of a receive buffer."""
     memory, view = shared_memory(len(batch) + 20)
     view[10:-10] = batch
@@ -46,7 +46,7 @@ def sent(small: SmallPartition, batch: bytes, writer: Writer | None = None) -> A
     return admitted
 
 
-def code_for(small: SmallPartition, batch: bytes, writer: Writer | None = None) -> ErrorCode:
+def code_for(small: SmallPartition, batch: bytes, writer: PartitionWriter | None = None) -> ErrorCode:
     with pytest.raises(Refusal) as caught:
         sent(small, batch, writer)
     assert small.log.next_offset == 0
@@ -114,5 +114,5 @@ async def test_they_may_be_too_large(small: SmallPartition) -> None:
 
 async def test_no_client_writes_to_a_topic_of_coordinators(small: SmallPartition) -> None:
     clock = SystemClock()
-    theirs = Writer(small.partition, TopicRules("__consumer_offsets", clock), small.stage, clock)
+    theirs = PartitionWriter(small.partition, TopicRules("__consumer_offsets", clock), small.stage, clock)
     assert code_for(small, PLAIN, theirs) == ErrorCode.INVALID_TOPIC_EXCEPTION

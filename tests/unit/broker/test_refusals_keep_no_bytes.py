@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.partitions.appending import ACKS_ALL
+from headrace.broker.partitions.writing import ACKS_ALL
 from headrace.metadata.configs.settings import DEFAULT_TOPIC_SETTINGS
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, NodeId

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.partitions.appending import ACKS_ALL
+from headrace.broker.partitions.writing import ACKS_ALL
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, NodeId, Offset, ProducerId
 from headrace.runtime.disk import SystemDisk
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from headrace.broker.partitions.appending import Admitted
     from headrace.broker.partitions.partition import Readable
+    from headrace.broker.partitions.pending_appends import PendingAppend
 
 PRODUCER = ProducerId(7)
 OTHER = ProducerId(8)
@@ -59,7 +59,7 @@ def end(
     epoch: int = 0,
     coordinator_epoch: int = 1,
     version: int = 1,
-) -> Admitted:
+) -> PendingAppend:
     return small.partition.writer.write_marker(
         producer_id,
         epoch,

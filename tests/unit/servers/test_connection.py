@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from headrace.broker.partitions.fetching import FetchSession
-from headrace.broker.partitions.writing import Writer
+from headrace.broker.partitions.writing import PartitionWriter
 from headrace.model.errors import DiskFailure
 from headrace.servers.kafka import server as kafka_server
 from headrace.servers.kafka.connections.connection import IN_FLIGHT_MAX
@@ -104,13 +104,13 @@ async def test_a_bug_while_batches_are_staged_leaves_none_of_them_behind(
 ) -> None:
     """Staged batches are views of this connection's buffer: whoever writes them later would write something else."""
     victim = await living.connect()
-    admit = Writer.admit
+    admit = PartitionWriter.admit
 
-    def admit_two(writer: Writer, *arguments: Any) -> Any:
+    def admit_two(writer: PartitionWriter, *arguments: Any) -> Any:
         return stumble() if writer.partition.index == 2 else admit(writer, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Writer, "admit", admit_two)
+        patch.setattr(PartitionWriter, "admit", admit_two)
         victim.begin(produce("topic", b"x" * 100, partitions=3), 7)
         assert await victim.frame() is None
     client = await living.connect()

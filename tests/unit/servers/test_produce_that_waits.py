@@ -183,13 +183,13 @@ async def test_the_batches_of_a_request_share_the_loops_allowance(tmp_path: Path
         assert outcomes(await client.ask(request(many, many), VERSION)) == [(0, 0), (0, 0)]
         assert examiner.asked == []
         writes: list[int] = []
-        commit, there = living.node.commit_staged, living.node.topics
+        commit, there = living.node.stage.commit, living.node.topics
 
         def noting() -> None:
             commit()
             writes.append(sum(there.partition("t", index).log.next_offset for index in range(4)))
 
-        living.node.commit_staged = noting  # type: ignore[method-assign]  # only here it is noted
+        living.node.stage.commit = noting  # type: ignore[method-assign]  # only here it is noted
         answer = await client.ask(request(many, many, many, many), VERSION)
         assert outcomes(answer) == [(0, count), (0, count), (0, 0), (0, 0)]
         assert count * 4 in writes, "what is too much for one turn of the loop is for the next"
@@ -400,13 +400,13 @@ async def test_no_more_bytes_are_written_in_a_turn_than_it_has_time_for(tmp_path
     large = bytes(encode_batch([(NOW_MS, None, bytes(1_000_000), ())]))
     async with held_up(tmp_path) as (living, _):
         writes: list[int] = []
-        commit, log = living.node.commit_staged, partition(living).log
+        commit, log = living.node.stage.commit, partition(living).log
 
         def noting() -> None:
             commit()
             writes.append(log.next_offset)
 
-        living.node.commit_staged = noting  # type: ignore[method-assign]  # only here it is noted
+        living.node.stage.commit = noting  # type: ignore[method-assign]  # only here it is noted
         client = await living.connect()
         answer = outcomes(await client.ask(crowd(12, partitions=1, batch=large), VERSION))
         assert answer == [(0, offset) for offset in range(12)]

@@ -73,7 +73,7 @@ class Coordinators:
         self._tasks = TaskScope(failure.task_failed)
         self._loads: dict[Partition, asyncio.Task[None]] = {}
         self._load_turn = asyncio.Lock()
-        self.markers = MarkerWriter(view, topics, peers, self, self._tasks)
+        self.markers = MarkerWriter(view, topics, peers, self, world.clock, self._tasks)
 
     async def close(self) -> None:
         for partition in list(self._loads):

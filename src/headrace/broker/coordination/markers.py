@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from headrace.broker.coordination.coordinators import Coordinators, TransactionShard
     from headrace.broker.membership.peers import Peers
     from headrace.broker.metadata.view import MetadataView
-    from headrace.broker.partitions.appending import Admitted
+    from headrace.broker.partitions.pending_appends import PendingAppend
     from headrace.broker.partitions.topic_table import TopicTable
     from headrace.coordinators.transactions.effects import MarkerOrder
     from headrace.model.names import NodeId, TopicPartition
+    from headrace.runtime.clock import Clock
     from headrace.runtime.tasks import TaskScope
 
 log = logging.getLogger(__name__)
@@ -36,12 +37,19 @@ _OVERTAKEN: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COO
 
 class MarkerWriter:
     def __init__(
-        self, view: MetadataView, topics: TopicTable, peers: Peers, coordinators: Coordinators, tasks: TaskScope
+        self,
+        view: MetadataView,
+        topics: TopicTable,
+        peers: Peers,
+        coordinators: Coordinators,
+        clock: Clock,
+        tasks: TaskScope,
     ) -> None:
         self._view = view
         self._topics = topics
         self._peers = peers
         self._coordinators = coordinators
+        self._clock = clock
         self._tasks = tasks
         self._under_way: set[MarkerOrder] = set()
 
@@ -85,9 +93,9 @@ class MarkerWriter:
         asked = [create_task(write_markers(self._peers, leader, theirs, order)) for leader, theirs in elsewhere.items()]
         for codes in await asyncio.gather(*asked):
             waiting += [name for name, code in codes.items() if not self._is_settled(name, code)]
-        for name, admitted, settled in written:
+        for name, append, settled in written:
             await settled
-            if admitted.refusal is not None and not self._is_pointless(name, admitted.refusal.code):
+            if append.refusal is not None and not self._is_pointless(name, append.refusal.code):
                 waiting.append(name)
         return waiting
 
@@ -126,22 +134,22 @@ class MarkerWriter:
                 written.append((name, *self._append(name, marker, COMMIT_ELSEWHERE_S_MAX)))
             except Refusal as refusal:
                 codes[name] = refusal.code
-        for name, admitted, settled in written:
+        for name, append, settled in written:
             await settled
-            codes[name] = ErrorCode.NONE if admitted.refusal is None else admitted.refusal.code
+            codes[name] = ErrorCode.NONE if append.refusal is None else append.refusal.code
         return codes
 
     def _append(
         self, name: TopicPartition, marker: MarkerOrder, within_s: float
-    ) -> tuple[Admitted, asyncio.Future[None]]:
+    ) -> tuple[PendingAppend, asyncio.Future[None]]:
         """The marker, and when it is known what became of it."""
         partition = self._topics.partition(*name)
         shard = self._coordinators.group_shard_at(partition)
-        admitted = (shard or partition.writer).write_marker(
+        append = (shard or partition.writer).write_marker(
             marker.producer_id,
             marker.producer_epoch,
             is_commit=marker.is_commit,
             coordinator_epoch=marker.coordinator_epoch,
             transaction_version=marker.transaction_version,
         )
-        return admitted, partition.settling(admitted, within_s)
+        return append, append.settling(self._clock.monotonic_s() + within_s)

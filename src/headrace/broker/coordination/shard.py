@@ -12,7 +12,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from headrace.broker.partitions.appending import Admitted
+from headrace.broker.partitions.pending_appends import PendingAppend
 from headrace.coordinators.effects import Now, Reply
 from headrace.coordinators.records import UnreadableRecord, decode, encode
 from headrace.model.errors import ErrorCode, Reason, Refusal
@@ -207,9 +207,9 @@ class Shard(Generic[MindT]):
 
     def write_marker(
         self, producer_id: ProducerId, epoch: int, *, is_commit: bool, coordinator_epoch: int, transaction_version: int
-    ) -> Admitted:
+    ) -> PendingAppend:
         """End a transaction in this partition. While it is loading, the mind finds the marker in the log."""
-        admitted = self.partition.writer.write_marker(
+        append = self.partition.writer.write_marker(
             producer_id,
             epoch,
             is_commit=is_commit,
@@ -218,7 +218,7 @@ class Shard(Generic[MindT]):
         )
         if self._mind is not None:
             self._mind.apply_marker(producer_id, is_commit=is_commit)
-        return admitted
+        return append
 
     @property
     def loaded_mind(self) -> MindT | None:
@@ -274,14 +274,11 @@ class Shard(Generic[MindT]):
 
     def _when_settled(self, then: Callable[[Reason | None], None]) -> None:
         """Call `then` once all that is in the partition now is committed: at once if it is."""
-        partition = self.partition
-        written = Offset(partition.log.next_offset)
-        if partition.high_watermark >= written:
-            then(None)
-            return
-        wish = Admitted(partition, None, written, written, NO_TIMESTAMP)
+        written = Offset(self.partition.log.next_offset)
+        everything = PendingAppend(self.partition, None, written, written, NO_TIMESTAMP)
         deadline_s = self._world.clock.monotonic_s() + COMMIT_S_MAX
-        partition.when_committed(wish, lambda: then(wish.refusal), deadline_s)
+        if not everything.when_settled(lambda: then(everything.refusal), deadline_s):
+            then(None)
 
     def _settled(self, mind: MindT, effects: Effects, refused: Reason | None) -> None:
         self._reply(effects.replies, refused)

@@ -6,12 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from headrace.broker.partitions.appending import Admitted
 from headrace.broker.partitions.log_settings import log_settings
 from headrace.broker.partitions.milestones import Milestones
+from headrace.broker.partitions.pending_appends import CommitWaiters, PendingAppend
 from headrace.broker.partitions.topic_rules import TopicRules
-from headrace.broker.partitions.waiters import CommitWaiters
-from headrace.broker.partitions.writing import Writer
+from headrace.broker.partitions.writing import PartitionWriter
 from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
 from headrace.replication.fetched_batches import Expected, new_batches
@@ -21,8 +20,8 @@ from headrace.storage.log.repairs import NotYet
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headrace.broker.partitions.appending import AppendStage
     from headrace.broker.partitions.milestones import ByteWait
+    from headrace.broker.partitions.writing import AppendStage
     from headrace.metadata.configs.settings import TopicSettings
     from headrace.model.names import NodeId
     from headrace.replication.replica import Durability, Replica
@@ -81,7 +80,6 @@ class Partition:
         "_follower_listeners",
         "_listeners",
         "_rules",
-        "_waiters",
         "high_watermark",
         "index",
         "last_stable_offset",
@@ -91,6 +89,7 @@ class Partition:
         "on_flushed",
         "partition_epoch",
         "replica",
+        "waiters",
         "was_in_sync",
         "writer",
     )
@@ -119,8 +118,8 @@ class Partition:
         self._flusher = flusher
         self._clock = clock
         self._rules = TopicRules(name.topic, clock)
-        self.writer = Writer(self, self._rules, stage, clock)
-        self._waiters = CommitWaiters()
+        self.writer = PartitionWriter(self, self._rules, stage, clock)
+        self.waiters = CommitWaiters()
         self._damaged_place: tuple[str, int] | None = None
         log.on_damage = self.met
         self._listeners: dict[Listener, None] = {}
@@ -151,45 +150,18 @@ class Partition:
         if self.on_flushed is not None:
             self.on_flushed(self)
 
-    def when_committed(self, admitted: Admitted, wake: Callable[[], None], deadline_s: float) -> None:
-        """Call `wake` once the high watermark covers the batch, or it is refused because time is up."""
-        self._waiters.add(admitted, wake, deadline_s)
-
-    async def committed(self, admitted: Admitted, within_s: float) -> None:
-        """Wait until the batch is committed. Raises Refusal if it is not, or not in time."""
-        await self.settling(admitted, within_s)
-        if admitted.refusal is not None:
-            raise admitted.refusal.refusal()
-
-    def settling(self, admitted: Admitted, within_s: float) -> asyncio.Future[None]:
-        """Done once the batch is committed, or refused.
-
-        To be asked for in the turn that wrote the batch. Later this node may follow another, whose high watermark says
-        nothing of what was written here.
-        """
-        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def wake() -> None:
-            if not settled.done():  # whoever asked may have gone
-                settled.set_result(None)
-
-        if admitted.is_settled:
-            wake()
-        else:
-            self.when_committed(admitted, wake, self._clock.monotonic_s() + within_s)
-        return settled
-
     async def settled_end(self, within_s: float, *, is_committed_only: bool) -> Offset:
         """Where readers' part ends, once it holds all that is written by now, acks=1 too, or the time is up."""
         written = Offset(self.log.next_offset)
         self._flusher.want(self.log, is_urgent=True)
-        await self.settling(Admitted(self, None, written, written, NO_TIMESTAMP), within_s)
+        everything = PendingAppend(self, None, written, written, NO_TIMESTAMP)
+        await everything.settling(self._clock.monotonic_s() + within_s)
         return self.readable_end(is_committed_only=is_committed_only)
 
     def expire_waiters(self, now_s: float) -> None:
-        if self._waiters:
+        if self.waiters:
             too_late = Reason(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has it on disk in time")
-            self._waiters.refuse_late(now_s, too_late)
+            self.waiters.refuse_late(now_s, too_late)
 
     def _advance(self, high_watermark: Offset) -> None:
         if high_watermark <= self.high_watermark:
@@ -197,7 +169,7 @@ class Partition:
         self.high_watermark = self.log.high_watermark = high_watermark
         stable_before = self.last_stable_offset
         self._review_stability()
-        self._waiters.wake_up_to(high_watermark)
+        self.waiters.wake_up_to(high_watermark)
         for listener in self._follower_listeners:
             listener.partition_advanced(self)
         if self._listeners:
@@ -365,7 +337,7 @@ class Partition:
         self.replica.become_follower(epoch, leader, replicas)
         self.writer.end_epoch()
         self._byte_waits = None  # the log may be cut, and what was counted be somewhere else
-        self._waiters.refuse_all(
+        self.waiters.refuse_all(
             Reason(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {leader} leads {self.name} in epoch {epoch}")
         )
         self._notify()
@@ -431,8 +403,8 @@ class Partition:
         """Without a lease it takes and shows nothing, also if it leads: another node may do so by now. Whoever waits
         here for what he wrote should ask there: he would wait for as long as this node is alone."""
         self._advance(self.replica.set_leased(is_leased))
-        if not is_leased and self._waiters:
-            self._waiters.refuse_all(
+        if not is_leased and self.waiters:
+            self.waiters.refuse_all(
                 Reason(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another node may lead {self.name}: this one has no lease")
             )
 
@@ -512,7 +484,7 @@ class Partition:
 
     def retire(self, reason: Reason) -> None:
         """The partition is deleted or no longer ours: nobody may wait for it any longer."""
-        self._waiters.refuse_all(reason)
+        self.waiters.refuse_all(reason)
         self.replica.resign()
         self.writer.end_epoch()
         self._notify()

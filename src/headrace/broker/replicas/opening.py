@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from headrace.broker.health import Health
     from headrace.broker.metadata.view import MetadataView
-    from headrace.broker.partitions.appending import AppendStage
     from headrace.broker.partitions.topic_table import TopicTable
+    from headrace.broker.partitions.writing import AppendStage
     from headrace.broker.replicas.damage_reports import DamageReports
     from headrace.broker.replicas.disk_space import FullDisk
     from headrace.broker.replicas.log_repairs import LogRepairs

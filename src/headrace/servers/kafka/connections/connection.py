@@ -377,7 +377,7 @@ class Connection:
             return
         self._has_staged = False
         produces, self._produces = self._produces, []
-        self.node.commit_staged()
+        self.node.stage.commit()
         for pending in produces:
             pending.finish(self)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.broker.node import Node
-    from headrace.broker.partitions.appending import Admitted
+    from headrace.broker.partitions.pending_appends import PendingAppend
     from headrace.servers.kafka.connections.connection import Connection
     from headrace.servers.kafka.handlers.records.produced_batches import Result
 
@@ -108,14 +108,10 @@ class PendingProduce(Slot):
     def _watch(self, results: Sequence[Result]) -> None:
         """In the turn that wrote them: later this node may follow another, whose high watermark says nothing of what
         was written here."""
-        deadline_s = self._deadline_s(self._connection)
+        deadline_s = self._connection.node.world.clock.monotonic_s() + self._timeout_ms / 1000
         for result in results:
-            if not isinstance(result, ProduceOutcome) and not result.is_settled:
+            if not isinstance(result, ProduceOutcome) and result.when_settled(self._one_committed, deadline_s):
                 self._awaited += 1
-                result.partition.when_committed(result, self._one_committed, deadline_s)
-
-    def _deadline_s(self, connection: Connection) -> float:
-        return connection.node.world.clock.monotonic_s() + self._timeout_ms / 1000
 
     def _one_committed(self) -> None:
         self._awaited -= 1
@@ -155,7 +151,7 @@ class PendingInTurns(PendingProduce):
         """All batches, some in each turn. When it returns, all are written."""
         connection = self._connection
         while results := await request.begin_next(AT_ONCE, connection.address):
-            connection.node.commit_staged()
+            connection.node.stage.commit()
             if self.acks == ACKS_ALL:
                 self._watch(results)
             self._note(results)
@@ -205,10 +201,10 @@ class PendingCrowd(PendingInTurns):
 class PendingOne(PendingProduce):
     """A request for one partition, whose batch was let in: what nearly all of them are."""
 
-    __slots__ = ("_admitted", "_topic")
+    __slots__ = ("_append", "_topic")
 
     def __init__(
-        self, acks: int, timeout_ms: int, version: int, correlation_id: int, topic: str | bytes, admitted: Admitted
+        self, acks: int, timeout_ms: int, version: int, correlation_id: int, topic: str | bytes, append: PendingAppend
     ) -> None:
         self.chunks = None
         self.size = 0
@@ -217,17 +213,17 @@ class PendingOne(PendingProduce):
         self._version = version
         self._timeout_ms = timeout_ms
         self._topic = topic
-        self._admitted = admitted
+        self._append = append
 
     def _all_results(self) -> Results:
-        return [(self._topic, [self._admitted])]
+        return [(self._topic, [self._append])]
 
     def _answer(self) -> bytes:
-        admitted = self._admitted
-        if admitted.refusal is not None:
+        append = self._append
+        if append.refusal is not None:
             return super()._answer()
-        partition = admitted.partition
-        offsets = (admitted.base_offset, admitted.append_time_ms, partition.log.start_offset)
+        partition = append.partition
+        offsets = (append.base_offset, append.append_time_ms, partition.log.start_offset)
         return encode_one_success(self.correlation_id, self._version, self._topic, partition.index, offsets)
 
 
@@ -244,12 +240,12 @@ def begin(
     acks, timeout_ms, topic, index, start, size = one
     try:
         writer = node.topics.partition(topic, index).writer
-        admitted = writer.admit(buffer.view[start : start + size], acks, version, None, buffer.raw, start)
+        append = writer.admit(buffer.view[start : start + size], acks, version, None, buffer.raw, start)
     except Refusal as refusal:
         return PendingProduce(acks, timeout_ms, version, correlation_id, [(topic, [refused(index, refusal)])])
     except TakesLong:
         return Frame(buffer.raw, buffer.view, position, end, version, correlation_id)
-    return PendingOne(acks, timeout_ms, version, correlation_id, topic, admitted)
+    return PendingOne(acks, timeout_ms, version, correlation_id, topic, append)
 
 
 def _begin_some(node: Node, frame: Frame) -> PendingProduce | Frame:
@@ -287,5 +283,5 @@ async def serve_crowd(connection: Connection, frame: Frame) -> None:
         connection.answer_later(pending, (await pending.answer(request),))
 
 
-def _outcome(result: Admitted | ProduceOutcome) -> ProduceOutcome:
+def _outcome(result: PendingAppend | ProduceOutcome) -> ProduceOutcome:
     return result if isinstance(result, ProduceOutcome) else result.outcome()

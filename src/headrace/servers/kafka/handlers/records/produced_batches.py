@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from headrace.broker.node import Node
-    from headrace.broker.partitions.appending import Admitted
     from headrace.broker.partitions.partition import Partition
-    from headrace.broker.partitions.writing import Writer
+    from headrace.broker.partitions.pending_appends import PendingAppend
+    from headrace.broker.partitions.writing import PartitionWriter
     from headrace.model.names import TopicPartition
     from headrace.replication.open_transactions import TransactionClaim
     from headrace.servers.kafka.handlers.records.produce import Frame
     from headrace.wire.batches.examination import Demands, Examined
 
-    Result = Admitted | ProduceOutcome
+    Result = PendingAppend | ProduceOutcome
     """What became of one batch."""
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ class ProducedBatches:
         for batch in share:
             try:
                 partition = self._partition_of(batch)
-                if batch.is_known(partition.writer.demands):
+                if batch.is_known(partition.writer.rules.demands):
                     continue
                 found = self._look_at(batch, partition.writer, steps_left)
             except Refusal as refusal:
@@ -156,11 +156,11 @@ class ProducedBatches:
                 steps_left -= found.steps
         return unopened
 
-    def _look_at(self, batch: ProducedBatch, writer: Writer, steps_left: int) -> Examined | Unopened:
+    def _look_at(self, batch: ProducedBatch, writer: PartitionWriter, steps_left: int) -> Examined | Unopened:
         frame, unopened = self._frame, batch.unopened
-        if unopened is None or unopened.demands != writer.demands:
+        if unopened is None or unopened.demands != writer.rules.demands:
             view = self._view_of(batch)
-            unopened = Unopened(view, writer.check(view, self.acks, frame.version), writer.demands)
+            unopened = Unopened(view, writer.check(view, self.acks, frame.version), writer.rules.demands)
             batch.unopened, batch.is_long = unopened, False
         if batch.is_long:
             return unopened
@@ -230,7 +230,7 @@ class ProducedBatches:
 
     def _admit_one(
         self, batch: ProducedBatch, look: Examined, refusals: Mapping[TopicPartition, ErrorCode] | None
-    ) -> Admitted:
+    ) -> PendingAppend:
         partition = self._partition_of(batch)
         if refusals and (code := refusals.get(partition.name)):
             raise Refusal(code, f"the transaction of {self._transactional_id!r} does not take {partition.name}")
