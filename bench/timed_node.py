@@ -75,7 +75,7 @@ class StageClock:
 
 def wrap(clock: StageClock) -> None:
     receive, send = Connection.received, Connection._send_together
-    commit, flush, advance = PartitionWriter.commit_staged, Partition.flushed, Partition._advance
+    commit, flush, advance = PartitionWriter.commit_staged, Partition.flushed, Partition.advance
 
     def received(self: Connection, count: int) -> None:
         clock.received()
@@ -100,7 +100,7 @@ def wrap(clock: StageClock) -> None:
     wrapped: dict[Any, dict[str, Any]] = {
         Connection: {"received": received, "_send_together": send_together},
         PartitionWriter: {"commit_staged": commit_staged},
-        Partition: {"flushed": flushed, "_advance": advanced},
+        Partition: {"flushed": flushed, "advance": advanced},
     }
     for owner, methods in wrapped.items():
         for name, method in methods.items():

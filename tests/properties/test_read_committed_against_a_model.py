@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from headrace.broker.partitions.deletion import delete_expired, delete_records
 from headrace.model.names import Millis, Offset, ProducerId
 from headrace.simulation.environment.device import Device
 from headrace.simulation.environment.disk import SimulatedDisk
@@ -186,9 +187,9 @@ class ReadCommitted(RuleBasedStateMachine):
     def delete_records(self, place: float, drops_segments: bool) -> None:
         first = self.log.start_offset
         target = first + round(place * (self.partition.high_watermark - first))
-        self.partition.delete_records(Offset(target))
+        delete_records(self.partition, Offset(target))
         if drops_segments:
-            self.partition.delete_expired(NOW_MS)
+            delete_expired(self.partition, NOW_MS)
         garbage = self.log.take_garbage()
         self.disk.sync_everything()  # as the store does: producers of deleted batches are not forgotten with them
         self.start_offset = self.log.start_offset

@@ -19,7 +19,7 @@ from headrace.broker.metadata import store as metadata_store
 from headrace.broker.metadata.store import METADATA_LOG
 from headrace.broker.node import Node
 from headrace.broker.partitions import partition
-from headrace.broker.partitions.partition import Readable
+from headrace.broker.partitions.partition import LogReadInfo
 from headrace.model.errors import DiskFailure
 from headrace.replication.producers import ProducerStates
 from headrace.replication.replica import Replica
@@ -109,11 +109,11 @@ def ack_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def show_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
-    def read(served: Any, offset: int, max_bytes: int, *, at_least_one: bool, **_: Any) -> Readable:
+    def read(served: Any, offset: int, max_bytes: int, *, at_least_one: bool, **_: Any) -> LogReadInfo:
         log = served.log
         end = log.next_offset
         records = log.read(offset, max_bytes, end, at_least_one=at_least_one) if offset < end else None
-        return Readable(records, end, end, log.start_offset)
+        return LogReadInfo(records, end, end, log.start_offset)
 
     patch.setattr(partition.Partition, "read", read)
 

@@ -14,6 +14,7 @@ from headrace.broker.membership.registration import Registration
 from headrace.broker.metadata.controller import NEAR, Controller
 from headrace.broker.metadata.entries import batch_of
 from headrace.broker.metadata.store import MetadataStore
+from headrace.broker.partitions import deletion
 from headrace.broker.partitions.partition import Partition
 from headrace.broker.replicas.opening import LogOpening
 from headrace.metadata.commands import upkeep
@@ -101,7 +102,7 @@ def delete_records_on_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
 
     async def at_once(*_: Any) -> None: ...
 
-    patch.setattr(Partition, "deleted_everywhere", at_once)
+    patch.setattr(deletion, "deleted_everywhere", at_once)
 
 
 def commit_without_whom_it_proposes(patch: pytest.MonkeyPatch) -> None:

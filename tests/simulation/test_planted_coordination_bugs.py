@@ -73,7 +73,7 @@ def show_what_is_undecided(patch: pytest.MonkeyPatch) -> None:
         partition.log.producers.transactions.settle(partition.high_watermark)
         partition.last_stable_offset = partition.high_watermark
 
-    patch.setattr(Partition, "_review_stability", review_stability)
+    patch.setattr(Partition, "review_stability", review_stability)
 
 
 def forget_aborted_transactions_at_start(patch: pytest.MonkeyPatch) -> None:

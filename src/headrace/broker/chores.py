@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.partitions.deletion import delete_expired
 from headrace.runtime.tasks import Breather, rest
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Chores:
         breather = Breather(self._clock)
         for partition in self._topics.partitions():
             await breather.breathe()
-            removed = partition.delete_expired(self._clock.wall_ms())
+            removed = delete_expired(partition, self._clock.wall_ms())
             if removed:
                 log.info("%s: retention removed %d segments up to offset %d", partition.name, *removed)
         await self._store.remove_garbage()

@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from headrace.broker.partitions.counters import Counters
+from headrace.broker.partitions.deletion import delete_records
 from headrace.broker.partitions.log_settings import log_settings
 from headrace.broker.partitions.partition import Partition
 from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
@@ -87,7 +88,7 @@ def test_a_log_that_lost_its_segments_since_it_was_chosen_is_left_alone(tmp_path
         cleaning = asyncio.get_running_loop().create_task(cleaner.clean_what_is_due())
         while not cleaner.states:
             await asyncio.sleep(0)
-        first.delete_records(Offset(2))
+        delete_records(first, Offset(2))
         assert first.log.delete_expired(world.clock.wall_ms()) == [0]
         await cleaning
         assert [cleaner.states[partition.log_id].passes for partition in (first, second)] == [0, 1]

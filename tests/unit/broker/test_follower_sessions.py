@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.broker.partitions.deletion import delete_records
 from headrace.broker.partitions.fetching import (
     ANSWERS_APART_S,
     GATHER_BELOW,
@@ -191,7 +192,7 @@ def test_a_log_that_begins_inside_a_batch_is_followed_from_where_that_batch_begi
     small.send(batch_of(2))
     small.send(batch_of(3))
     small.flush()
-    small.partition.delete_records(Offset(3))
+    delete_records(small.partition, Offset(3))
     leader.asked(0)
     ((_, refused),) = leader.look().results
     assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.broker.partitions.deletion import delete_records
 from headrace.broker.partitions.fetching import FetchSession, Reader, Wanted
-from headrace.broker.partitions.partition import UnexpectedGaps
+from headrace.broker.partitions.follower_writing import UnexpectedGaps
 from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_EPOCH, Epoch, NodeId, Offset
@@ -40,7 +41,7 @@ def small(tmp_path: Path) -> Iterator[SmallPartition]:
     for count in (2, 4, 2):
         small.send(batch_of(count))
     small.flush()
-    small.partition.delete_records(DELETED_BEFORE)
+    delete_records(small.partition, DELETED_BEFORE)
     yield small
     disk.close()
 
@@ -79,10 +80,10 @@ def test_nothing_is_kept_of_what_has_gaps_before_the_log_is_marked_for_that(smal
     before = small.log.next_offset
     records = memoryview(bytes(batch_at(before, epoch=1) + batch_at(before + 3, epoch=1)))
     with pytest.raises(UnexpectedGaps):
-        small.partition.append_from_leader(records, Offset(0), Offset(0), may_have_gaps=True)
+        small.partition.follower_writer.append(records, Offset(0), Offset(0), may_have_gaps=True)
     assert small.log.next_offset == before
     mark_gaps(small.log)
-    small.partition.append_from_leader(records, Offset(0), Offset(0), may_have_gaps=True)
+    small.partition.follower_writer.append(records, Offset(0), Offset(0), may_have_gaps=True)
     assert small.log.next_offset == before + 4
 
 

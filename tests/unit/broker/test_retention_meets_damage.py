@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.broker.partitions.deletion import delete_expired
 from headrace.model.names import Millis
 from headrace.runtime.disk import SystemDisk
 from headrace.storage.settings import LogSettings
@@ -40,7 +41,7 @@ def test_a_segment_whose_age_cannot_be_read_stays_and_is_told(tmp_path: Path) ->
 
     partition.on_damage = on_damage
     segments = len(log.segments)
-    assert partition.delete_expired(Millis(FIRST_MS + 10**7)) is None
+    assert delete_expired(partition, Millis(FIRST_MS + 10**7)) is None
     assert len(log.segments) == segments
     assert len(met) == 1
     disk.close()

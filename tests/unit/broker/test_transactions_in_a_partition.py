@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.broker.partitions.deletion import delete_records
 from headrace.broker.partitions.writing import ACKS_ALL
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, NodeId, Offset, ProducerId
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from headrace.broker.partitions.partition import Readable
+    from headrace.broker.partitions.partition import LogReadInfo
     from headrace.broker.partitions.pending_appends import PendingAppend
 
 PRODUCER = ProducerId(7)
@@ -71,7 +72,7 @@ def end(
 
 def read(
     small: SmallPartition, offset: int = 0, max_bytes: int = 1 << 20, *, is_committed_only: bool = True
-) -> tuple[list[int], Readable]:
+) -> tuple[list[int], LogReadInfo]:
     """The base offsets of the batches that come, and everything that comes with them."""
     readable = small.partition.read(
         Offset(offset),
@@ -318,7 +319,7 @@ class TestReading:
     def test_deleting_records_moves_what_is_stable_along(self, small: SmallPartition) -> None:
         small.send(transactional(0, 3))
         small.flush()
-        small.partition.delete_records(Offset(2))
+        delete_records(small.partition, Offset(2))
         assert small.partition.last_stable_offset == 2
-        small.partition.delete_records(Offset(3))
+        delete_records(small.partition, Offset(3))
         assert small.partition.last_stable_offset == 3

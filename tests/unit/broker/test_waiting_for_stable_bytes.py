@@ -45,7 +45,7 @@ def small(tmp_path: Path) -> Iterator[SmallPartition]:
 
 def waiting_for(small: SmallPartition, more: int, *, is_committed_only: bool) -> ByteWait:
     waiting = ByteWait(lambda: None)
-    small.partition.await_bytes(more, waiting, is_committed_only=is_committed_only)
+    small.partition.watchers.await_bytes(more, waiting, is_committed_only=is_committed_only)
     return waiting
 
 
@@ -56,7 +56,7 @@ def send_transactional(small: SmallPartition, sequence: int) -> None:
 
 def test_bytes_of_an_open_transaction_count_when_it_ends(small: SmallPartition) -> None:
     listener = Listener()
-    small.partition.listen(listener)
+    small.partition.watchers.add(listener)
     committed = waiting_for(small, 3000, is_committed_only=True)
     safe = waiting_for(small, 3000, is_committed_only=False)
     for sequence in range(2):
@@ -70,7 +70,7 @@ def test_bytes_of_an_open_transaction_count_when_it_ends(small: SmallPartition) 
 
 
 def test_what_was_open_before_anybody_waited_counts_too(small: SmallPartition) -> None:
-    small.partition.listen(Listener())
+    small.partition.watchers.add(Listener())
     for sequence in range(3):
         send_transactional(small, sequence)
     committed = waiting_for(small, 3000, is_committed_only=True)
@@ -82,8 +82,8 @@ def test_what_was_open_before_anybody_waited_counts_too(small: SmallPartition) -
 def test_the_curious_are_told_once_of_what_concerns_them(small: SmallPartition) -> None:
     committed, safe = Listener(), Listener()
     for listener in (committed, safe):
-        small.partition.listen(listener)
-        small.partition.be_curious(listener, is_committed_only=listener is committed)
+        small.partition.watchers.add(listener)
+        small.partition.watchers.arm(listener, is_committed_only=listener is committed)
     for sequence in range(3):
         send_transactional(small, sequence)
     assert (committed.heard, safe.heard) == (["readable"], ["readable"]), "what is told includes the high watermark"
@@ -94,8 +94,8 @@ def test_the_curious_are_told_once_of_what_concerns_them(small: SmallPartition) 
 
 def test_unflushed_bytes_wake_nobody(small: SmallPartition) -> None:
     listener = Listener()
-    small.partition.listen(listener)
-    small.partition.be_curious(listener, is_committed_only=False)
+    small.partition.watchers.add(listener)
+    small.partition.watchers.arm(listener, is_committed_only=False)
     waiting = waiting_for(small, 10, is_committed_only=False)
     small.send(batch_of(value_bytes=1000))
     assert (listener.heard, waiting.is_over) == ([], False)
@@ -105,15 +105,15 @@ def test_unflushed_bytes_wake_nobody(small: SmallPartition) -> None:
 
 def test_nothing_is_counted_once_nobody_listens(small: SmallPartition) -> None:
     listener = Listener()
-    small.partition.listen(listener)
+    small.partition.watchers.add(listener)
     waiting_for(small, 1 << 30, is_committed_only=False)
-    assert small.partition._byte_waits is not None
-    small.partition.unlisten(listener)
-    assert small.partition._byte_waits is None
+    assert small.partition.watchers.byte_waits is not None
+    small.partition.watchers.remove(listener)
+    assert small.partition.watchers.byte_waits is None
 
 
 def test_a_new_leader_begins_to_count_anew(small: SmallPartition) -> None:
-    small.partition.listen(Listener())
+    small.partition.watchers.add(Listener())
     waiting_for(small, 1 << 30, is_committed_only=False)
     small.partition.follow(Epoch(1), NodeId(2), [NODE, NodeId(2)])
-    assert small.partition._byte_waits is None
+    assert small.partition.watchers.byte_waits is None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.broker.partitions.deletion import delete_records
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, Epoch, NodeId, Offset
 from headrace.runtime.disk import SystemDisk
@@ -40,10 +41,10 @@ def test_records_that_are_not_committed_cannot_be_deleted(small: SmallPartition,
     small.flush()
     small.send(batch_of(2))
     with pytest.raises(Refusal) as refused:
-        small.partition.delete_records(Offset(before))
+        delete_records(small.partition, Offset(before))
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert small.log.start_offset == 0
-    assert small.partition.delete_records(Offset(3)) == 3
+    assert delete_records(small.partition, Offset(3)) == 3
 
 
 def test_what_was_cut_off_is_not_committed_any_more(small: SmallPartition) -> None:
@@ -53,7 +54,7 @@ def test_what_was_cut_off_is_not_committed_any_more(small: SmallPartition) -> No
     small.flush()
     small.partition.follow(Epoch(1), OTHER, [OTHER, NODE])
     small.log.truncate(2)
-    small.partition.was_cut()
+    small.partition.follower_writer.was_cut()
     places = (small.partition.high_watermark, small.partition.last_stable_offset, small.log.high_watermark)
     assert places == (2, 2, 2)
 

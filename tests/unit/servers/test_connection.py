@@ -171,9 +171,9 @@ async def test_a_long_poll_of_a_client_that_left_listens_no_longer(living: Livin
     client = await living.connect()
     client.begin(fetch("topic", max_wait_ms=30_000), 11)
     partition = living.node.topics.partition("topic", 0)
-    await until(lambda: len(partition._listeners) == 1)
+    await until(lambda: len(partition.watchers.readers) == 1)
     client.vanish()
-    await until(lambda: not partition._listeners)
+    await until(lambda: not partition.watchers.readers)
 
 
 async def test_no_task_outlives_its_request(living: LivingServer) -> None:

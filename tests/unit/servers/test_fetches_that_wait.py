@@ -46,7 +46,7 @@ async def test_what_comes_while_a_fetch_rests_is_looked_at_when_the_rest_is_over
         partition = await partition_of(server)
         client = await server.connect()
         client.begin(fetch(TOPIC, max_wait_ms=LONG_MS, min_bytes=2 * len(VALUE)), FETCH)
-        await until(lambda: bool(partition._listeners))
+        await until(lambda: bool(partition.watchers.readers))
         for _ in range(2):  # in one turn of the loop: the second surely meets the rest
             partition.writer.append(encode_batch([(1_700_000_000_000, None, VALUE, ())]))
         async with asyncio.timeout(PATIENCE_S):

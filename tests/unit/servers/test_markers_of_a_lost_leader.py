@@ -77,11 +77,11 @@ async def partitions_with_another_replica(server: LivingServer) -> tuple[Partiti
 async def follow_a_leader_without_the_marker(server: LivingServer, partition: Partition) -> None:
     epoch = Epoch(partition.replica.leader_epoch + 1)
     partition.follow(epoch, THERE, [HERE, THERE])
-    await server.node.store.truncate(partition.log, 0, partition.was_cut)
+    await server.node.store.truncate(partition.log, 0, partition.follower_writer.was_cut)
     others = encode_batch([(1_700_000_000_000, None, b"another record", ())], base_offset=0, leader_epoch=epoch)
-    partition.append_from_leader(memoryview(others), Offset(1), Offset(0))
+    partition.follower_writer.append(memoryview(others), Offset(1), Offset(0))
     await until(lambda: partition.log.flushed_offset == 1)
-    partition.append_from_leader(memoryview(b""), Offset(1), Offset(0))
+    partition.follower_writer.append(memoryview(b""), Offset(1), Offset(0))
 
 
 async def test_markers_for_many_partitions_do_not_wait_for_each_other(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.broker.partitions.deletion import delete_records
 from headrace.broker.partitions.fetching import FetchSession
 from headrace.model.errors import ErrorCode
 from headrace.model.names import Epoch, NodeId
@@ -137,7 +138,7 @@ async def test_and_of_records_that_are_deleted(living: LivingServer) -> None:
         await producer.ask(produce("topic", b"x"), 7)
     await until(lambda: partition_of(living).high_watermark == 3)
     (client,) = await parked(living, fetch("topic", 1, max_wait_ms=WAIT_MS, min_bytes=10_000), 1)
-    partition_of(living).delete_records(partition_of(living).high_watermark)
+    delete_records(partition_of(living), partition_of(living).high_watermark)
     answer = decode_response(await client.frame() or b"", FetchRequest.API_KEY, VERSION)[1]
     assert answer.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 

@@ -56,7 +56,7 @@ def only(response: FetchResponse) -> PartitionData:
 
 
 def is_waiting(server: LivingServer, partition: Partition) -> bool:
-    return bool(partition._listeners) and not server.leased_files()
+    return bool(partition.watchers.readers) and not server.leased_files()
 
 
 async def latest(client: Client, level: int, timestamp: int = LATEST) -> int:

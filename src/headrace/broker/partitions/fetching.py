@@ -169,7 +169,7 @@ class Reader(NamedTuple):
 
 
 class FetchSession:
-    """The partitions that a consumer, or a follower, is interested in. A `broker.partition.Listener`.
+    """The partitions that a consumer, or a follower, is interested in. A `watchers.Watcher`.
 
     A consumer has one request under way. A follower may have several: it tells what it has flushed without waiting for
     an answer. What was sent to it is not sent again because a request crossed the answer.
@@ -248,7 +248,7 @@ class FetchSession:
         self._byte_wait = waiting = ByteWait(self._may_have_enough)
         for it, share in zip(wanted, shares(lacking, [_gain(it) for it in wanted]), strict=True):
             assert it.partition is not None
-            it.partition.await_bytes(share, waiting, is_committed_only=self._is_committed_only)
+            it.partition.watchers.await_bytes(share, waiting, is_committed_only=self._is_committed_only)
 
     def stop_waiting(self) -> None:
         if self._byte_wait is not None:
@@ -315,7 +315,7 @@ class FetchSession:
         ):
             self._dirty.pop(wanted, None)  # until the partition says otherwise
         if not has_records and not fetched.error_code and self.reader is None and wanted.partition is not None:
-            wanted.partition.be_curious(self, is_committed_only=is_committed_only)
+            wanted.partition.watchers.arm(self, is_committed_only=is_committed_only)
         if is_full or has_records or collected.has_error or has_news:
             collected.results.append((wanted, fetched))
             if fetched.records is not None:
@@ -427,11 +427,11 @@ class FetchSession:
             self._detach(wanted)
             wanted.partition = partition
             self._by_partition[partition] = wanted
-            partition.listen(self, is_follower=self.reader is not None)
+            partition.watchers.add(self, is_follower=self.reader is not None)
 
     def _detach(self, wanted: Wanted) -> None:
         if wanted.partition is not None:
-            wanted.partition.unlisten(self)
+            wanted.partition.watchers.remove(self)
             self._by_partition.pop(wanted.partition, None)
             wanted.partition = None
 

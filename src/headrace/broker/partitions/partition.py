@@ -2,61 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.broker.partitions.follower_writing import FollowerWriter
 from headrace.broker.partitions.log_settings import log_settings
-from headrace.broker.partitions.milestones import Milestones
 from headrace.broker.partitions.pending_appends import CommitWaiters, PendingAppend
 from headrace.broker.partitions.topic_rules import TopicRules
+from headrace.broker.partitions.watchers import Watchers
 from headrace.broker.partitions.writing import PartitionWriter
 from headrace.model.errors import ErrorCode, Reason, Refusal
-from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Millis, Offset, TopicPartition
-from headrace.replication.fetched_batches import Expected, new_batches
-from headrace.storage.files.damage import DamagedLog
-from headrace.storage.log.repairs import NotYet
+from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, LogId, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headrace.broker.partitions.milestones import ByteWait
     from headrace.broker.partitions.writing import AppendStage
     from headrace.metadata.configs.settings import TopicSettings
     from headrace.model.names import NodeId
     from headrace.replication.replica import Durability, Replica
     from headrace.runtime.clock import Clock
     from headrace.runtime.disk import FileSlice
+    from headrace.storage.files.damage import DamagedLog
     from headrace.storage.log.partition_log import PartitionLog
     from headrace.storage.segments.transaction_index import AbortedTransaction
     from headrace.storage.store.flusher import Flusher
 
 logger = logging.getLogger(__name__)
 
-DELETED_LOOK_S: Final = 0.05  # followers fetch twice a second at least, and nobody deletes records in a hurry
 
-
-class Listener(Protocol):
-    """Somebody who waits for a partition to change: more to read, a new start, or its end."""
-
-    def partition_changed(self, partition: Partition) -> None: ...
-
-    def partition_readable(self, partition: Partition, *, is_stable: bool) -> None:
-        """Readers may see more of it; `is_stable` if that is true of readers of committed records. Told to those who
-        have asked for it, once."""
-        ...
-
-    def partition_advanced(self, partition: Partition) -> None:
-        """More of it is safe. That is to be told with the next answer, and need not hasten one."""
-        ...
-
-
-class UnexpectedGaps(Exception):
-    """The leader's log was compacted, and this one is not marked as a copy of such a log yet. A start would take the
-    missing offsets for damage, so it has to be, before they are written."""
-
-
-class Readable(NamedTuple):
+class LogReadInfo(NamedTuple):
     """What a fetch gets of one partition."""
 
     records: FileSlice | None
@@ -71,15 +46,11 @@ class Partition:
     """Implements what the seeds call a broker's partition; the bytes are `storage.log.PartitionLog`'s."""
 
     __slots__ = (
-        "_byte_waits",
         "_clock",
-        "_curious",
-        "_curious_of_stable",
         "_damaged_place",
         "_flusher",
-        "_follower_listeners",
-        "_listeners",
         "_rules",
+        "follower_writer",
         "high_watermark",
         "index",
         "last_stable_offset",
@@ -91,6 +62,7 @@ class Partition:
         "replica",
         "waiters",
         "was_in_sync",
+        "watchers",
         "writer",
     )
 
@@ -119,15 +91,11 @@ class Partition:
         self._clock = clock
         self._rules = TopicRules(name.topic, clock)
         self.writer = PartitionWriter(self, self._rules, stage, clock)
+        self.follower_writer = FollowerWriter(self, flusher)
         self.waiters = CommitWaiters()
+        self.watchers = Watchers(self)
         self._damaged_place: tuple[str, int] | None = None
         log.on_damage = self.met
-        self._listeners: dict[Listener, None] = {}
-        self._follower_listeners: dict[Listener, None] = {}
-        self._curious: dict[Listener, None] = {}
-        self._curious_of_stable: dict[Listener, None] = {}
-        self._byte_waits: tuple[Milestones, Milestones] | None = None
-        """At the high watermark and at the last stable offset; None until somebody waits for bytes."""
         self.on_flushed: Callable[[Partition], None] | None = None
         """While this node follows: its leader waits to hear of it."""
         self.on_damage: Callable[[Partition, int], None] | None = None
@@ -137,16 +105,17 @@ class Partition:
 
     def wrote(self, *, is_urgent: bool) -> None:
         """As the leader: the log has grown."""
-        if self._byte_waits is not None:
-            for milestones in self._byte_waits:
-                milestones.wrote(self.replica.written, self.log.bytes_appended)
-        self._advance(self.replica.on_written(Offset(self.log.next_offset)))
-        self._flusher.want(self.log, is_urgent=is_urgent or bool(self._listeners))
-        self._notify_followers()
+        log, watchers = self.log, self.watchers
+        if watchers.byte_waits is not None:
+            watchers.count_bytes(self.replica.written, log.bytes_appended)
+        self.advance(self.replica.on_written(Offset(log.next_offset)))
+        self._flusher.want(log, is_urgent=is_urgent or bool(watchers.readers))
+        if watchers.followers:
+            watchers.written()
 
     def flushed(self) -> None:
         """The log's bytes up to its `flushed_offset` are on the device."""
-        self._advance(self.replica.on_flushed(Offset(self.log.flushed_offset)))
+        self.advance(self.replica.on_flushed(Offset(self.log.flushed_offset)))
         if self.on_flushed is not None:
             self.on_flushed(self)
 
@@ -163,35 +132,18 @@ class Partition:
             too_late = Reason(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has it on disk in time")
             self.waiters.refuse_late(now_s, too_late)
 
-    def _advance(self, high_watermark: Offset) -> None:
+    def advance(self, high_watermark: Offset) -> None:
+        """The high watermark is there now, or still."""
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = self.log.high_watermark = high_watermark
         stable_before = self.last_stable_offset
-        self._review_stability()
+        self.review_stability()
         self.waiters.wake_up_to(high_watermark)
-        for listener in self._follower_listeners:
-            listener.partition_advanced(self)
-        if self._listeners:
-            self._tell_readers(is_stable_too=self.last_stable_offset > stable_before)
+        if self.watchers.readers or self.watchers.followers:
+            self.watchers.advanced(is_stable_too=self.last_stable_offset > stable_before)
 
-    def _tell_readers(self, *, is_stable_too: bool) -> None:
-        if self._curious:
-            curious, self._curious = self._curious, {}
-            for listener in curious:
-                listener.partition_readable(self, is_stable=False)
-        if self._curious_of_stable and is_stable_too:
-            curious, self._curious_of_stable = self._curious_of_stable, {}
-            for listener in curious:
-                listener.partition_readable(self, is_stable=True)
-        if self._byte_waits is not None:
-            at_watermark, at_stable = self._byte_waits
-            at_watermark.moved_to(self.high_watermark)
-            at_stable.moved_to(self.last_stable_offset)
-            if not at_watermark and not at_stable:
-                self._byte_waits = None
-
-    def _review_stability(self) -> None:
+    def review_stability(self) -> None:
         """A transaction begins at the log's end, so only commits, and a new start of the log, move what is stable."""
         transactions = self.log.producers.transactions
         transactions.settle(self.high_watermark)
@@ -211,7 +163,7 @@ class Partition:
         at_least_one: bool,
         leader_epoch: Epoch,
         is_committed_only: bool = False,
-    ) -> Readable:
+    ) -> LogReadInfo:
         """What a consumer may see from `offset` on. Raises Refusal if the offset or the epoch is not ours."""
         self.replica.check_epoch(leader_epoch)
         self.replica.check_read()
@@ -228,7 +180,7 @@ class Partition:
                     aborted = self._aborted_in(records, offset, next_offset)
         elif self.high_watermark < log.next_offset:
             self._flusher.want(log, is_urgent=True)  # somebody waits for these bytes to become readable
-        return Readable(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset), aborted)
+        return LogReadInfo(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset), aborted)
 
     def _check_offset(self, offset: Offset) -> None:
         log = self.log
@@ -258,48 +210,9 @@ class Partition:
             return NO_EPOCH, NO_OFFSET
         return self.log.epochs.end_offset_for(epoch, self.log.next_offset)
 
-    def listen(self, listener: Listener, *, is_follower: bool = False) -> None:
-        """A follower hears of everything that is written; others of what is safe."""
-        (self._follower_listeners if is_follower else self._listeners)[listener] = None
-
-    def be_curious(self, listener: Listener, *, is_committed_only: bool) -> None:
-        """Tell a listener, once, when readers may see more than now. So one that has nothing to do costs nothing."""
-        self._curious[listener] = None
-        if is_committed_only:
-            self._curious_of_stable[listener] = None
-
-    def await_bytes(self, more: int, waiting: ByteWait, *, is_committed_only: bool) -> None:
-        """Wake somebody once readers may see so many more bytes."""
-        if self._byte_waits is None:
-            self._byte_waits = Milestones(), Milestones()
-        boundary = self.readable_end(is_committed_only=is_committed_only)
-        log = self.log
-        self._byte_waits[is_committed_only].wait(more, waiting, boundary, log.next_offset, log.bytes_appended)
-
-    def unlisten(self, listener: Listener) -> None:
-        self._curious.pop(listener, None)
-        self._curious_of_stable.pop(listener, None)
-        self._listeners.pop(listener, None)
-        self._follower_listeners.pop(listener, None)
-        if not self._listeners:
-            self._byte_waits = None
-
-    def _notify_followers(self) -> None:
-        if self._follower_listeners:
-            for listener in list(self._follower_listeners):
-                listener.partition_changed(self)
-
-    def _notify(self) -> None:
-        """Something else than growth has changed: everybody has to look."""
-        for listener in self._follower_listeners:
-            listener.partition_advanced(self)
-        if self._listeners:
-            for listener in list(self._listeners):
-                listener.partition_changed(self)
-
     # ---- replicas
 
-    def read_as_follower(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> tuple[Readable, Offset]:
+    def read_as_follower(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> tuple[LogReadInfo, Offset]:
         """What follows `offset`, safe or not, and where it ends. Raises Refusal if the offset is not ours."""
         log = self.log
         self._check_offset(offset)
@@ -308,7 +221,7 @@ class Partition:
             run = log.read_run(offset, max_bytes, Offset(log.next_offset), at_least_one=at_least_one)
             if run is not None:
                 records, end = run[0], Offset(run[1])
-        return Readable(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset)), end
+        return LogReadInfo(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset)), end
 
     def divergence(self, offset: Offset, last_epoch: Epoch) -> tuple[Epoch, Offset] | None:
         """Where a follower's log went another way than ours: its last batch before `offset` is of `last_epoch`.
@@ -330,53 +243,17 @@ class Partition:
         """A follower that agrees with us up to `written` asks for more."""
         now_ms = int(self._clock.monotonic_s() * 1000)
         safe = min(flushed, written)
-        self._advance(self.replica.on_follower_fetched(node_id, broker_epoch, written, safe, now_ms, log_start))
+        self.advance(self.replica.on_follower_fetched(node_id, broker_epoch, written, safe, now_ms, log_start))
 
     def follow(self, epoch: Epoch, leader: NodeId, replicas: Sequence[NodeId]) -> None:
         """Another node leads from `epoch` on, or nobody does. Whoever waits for us has to ask there."""
         self.replica.become_follower(epoch, leader, replicas)
         self.writer.end_epoch()
-        self._byte_waits = None  # the log may be cut, and what was counted be somewhere else
+        self.watchers.recount_bytes()
         self.waiters.refuse_all(
             Reason(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {leader} leads {self.name} in epoch {epoch}")
         )
-        self._notify()
-        self._notify_followers()
-
-    def append_from_leader(
-        self, records: memoryview, high_watermark: Offset, log_start: Offset, *, may_have_gaps: bool = False
-    ) -> bool:
-        """What follows in the leader's log, as it is there. Raises CorruptBatch if it is damaged; nothing is kept then.
-
-        `may_have_gaps` is the leader's word: its log was compacted, if only long ago. Today's settings do not tell. The
-        first time that offsets are missing, nothing is kept and UnexpectedGaps is raised.
-        Returns whether the log begins elsewhere now, which is to be made durable before anybody is told.
-        """
-        log = self.log
-        expected = Expected(log.next_offset, log.epochs.latest, self.replica.leader_epoch, may_have_gaps)
-        views, headers = new_batches(records, expected)
-        if views:
-            offsets = sum(header.last_offset_delta + 1 for header in headers)
-            if headers[-1].next_offset - log.next_offset != offsets and not log.may_have_gaps:
-                raise UnexpectedGaps
-            log.append(views, headers)
-            self.replica.on_written(Offset(log.next_offset))
-            self._flusher.want(log, is_urgent=True)
-        self._advance(self.replica.on_leader_said(high_watermark))
-        start = min(log_start, self.high_watermark)
-        if start <= log.start_offset:
-            return False
-        log.advance_start(start)
-        self._review_stability()
-        return True
-
-    def was_cut(self) -> None:
-        """The log was truncated, or begun anew: it did not agree with the leader's."""
-        log = self.log
-        self.replica.on_truncated(Offset(log.next_offset))
-        self.high_watermark = min(self.high_watermark, self.replica.high_watermark)
-        log.high_watermark = self.high_watermark
-        self._review_stability()
+        self.look_again()
 
     # ---- change
 
@@ -384,7 +261,7 @@ class Partition:
         self._rules.configure(settings)
         self.log.settings = log_settings(settings)
         policy: Durability = "flushed" if settings.commits_when_flushed else "written"
-        self._advance(self.replica.set_policy(durability=policy, min_insync=settings.min_insync_replicas))
+        self.advance(self.replica.set_policy(durability=policy, min_insync=settings.min_insync_replicas))
 
     def lead(
         self,
@@ -397,12 +274,12 @@ class Partition:
         self.partition_epoch = partition_epoch
         self.writer.begin_epoch()
         now_ms = int(self._clock.monotonic_s() * 1000)
-        self._advance(self.replica.become_leader(epoch, in_sync, replicas, now_ms, eligible))
+        self.advance(self.replica.become_leader(epoch, in_sync, replicas, now_ms, eligible))
 
     def set_leased(self, is_leased: bool) -> None:
         """Without a lease it takes and shows nothing, also if it leads: another node may do so by now. Whoever waits
         here for what he wrote should ask there: he would wait for as long as this node is alone."""
-        self._advance(self.replica.set_leased(is_leased))
+        self.advance(self.replica.set_leased(is_leased))
         if not is_leased and self.waiters:
             self.waiters.refuse_all(
                 Reason(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another node may lead {self.name}: this one has no lease")
@@ -411,57 +288,7 @@ class Partition:
     def agreed_in_sync(self, in_sync: Sequence[NodeId], partition_epoch: int, eligible: Sequence[NodeId] = ()) -> None:
         """As the leader: the controller has agreed to this in-sync set."""
         self.partition_epoch = partition_epoch
-        self._advance(self.replica.set_in_sync(in_sync, eligible))
-
-    def delete_records(self, before: Offset) -> Offset:
-        """Move the log's start; -1 means everything that is committed. Returns the new start."""
-        self.replica.check_read()
-        if self.settings.is_compacted and not self.settings.deletes_old_segments:
-            raise Refusal(
-                ErrorCode.POLICY_VIOLATION,
-                f"records of {self.name.topic} go by compaction alone (cleanup.policy=compact)",
-            )
-        target = self.high_watermark if before == -1 else before
-        if not 0 <= target <= self.high_watermark:
-            raise Refusal(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.name} can be deleted up to its high watermark {self.high_watermark}, not {target}",
-            )
-        if target > self.log.start_offset:
-            self.log.advance_start(target)
-            self._review_stability()
-            self._notify()
-            self._notify_followers()
-        return Offset(self.log.start_offset)
-
-    async def deleted_everywhere(self, before: Offset, within_s: float) -> None:
-        """Wait until no replica in sync has records before that: whoever leads next must not bring them back.
-
-        Raises Refusal if that takes too long, or this node no longer leads.
-        """
-        deadline_s = self._clock.monotonic_s() + within_s
-        while True:
-            self.replica.check_read()
-            if self.replica.begins_everywhere_at(before):
-                return
-            if self._clock.monotonic_s() >= deadline_s:
-                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "not every in-sync replica has deleted the records in time")
-            await asyncio.sleep(DELETED_LOOK_S)
-
-    def delete_expired(self, now_ms: Millis) -> tuple[int, Offset] | None:
-        """Drop what retention allows; how many segments, and where the log begins now. None if there was nothing."""
-        try:
-            removed = self.log.delete_expired(now_ms)
-        except NotYet:
-            return None  # the next look may tell how old it is
-        except DamagedLog as damage:
-            self.met(damage)
-            return None
-        if not removed:
-            return None
-        self._review_stability()
-        self._notify()
-        return len(removed), Offset(self.log.start_offset)
+        self.advance(self.replica.set_in_sync(in_sync, eligible))
 
     def met(self, damage: DamagedLog) -> None:
         """A reader met damage. It is told to the operator once, not once for every reader."""
@@ -473,9 +300,9 @@ class Partition:
             self.on_damage(self, damage.offset)
 
     def look_again(self) -> None:
-        """What was not yet there to read is: everybody who waits for it has to look."""
-        self._notify()
-        self._notify_followers()
+        """Something else than growth has changed, or what was not yet there to read is: everybody has to look."""
+        self.watchers.changed()
+        self.watchers.written()
 
     @property
     def damage_level(self) -> int:
@@ -487,7 +314,7 @@ class Partition:
         self.waiters.refuse_all(reason)
         self.replica.resign()
         self.writer.end_epoch()
-        self._notify()
+        self.watchers.changed()
 
     @property
     def settings(self) -> TopicSettings:

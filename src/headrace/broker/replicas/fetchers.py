@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.broker.membership.peers import RETRY_FIRST_S, RETRY_MAX_S
 from headrace.broker.partitions.fetching import GATHER_BELOW
-from headrace.broker.partitions.partition import UnexpectedGaps
+from headrace.broker.partitions.follower_writing import UnexpectedGaps
 from headrace.broker.replicas.fetcher_session import PARTITION_BYTES, FetcherSession
 from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Refusal
@@ -119,7 +119,7 @@ class ReplicaFetchers:
         log.info("%s: cut at %d, where the leader's log goes on differently", partition.name, offset)
         done = self._cuts[partition.log_id] = asyncio.get_running_loop().create_future()
         try:
-            await self._store.truncate(partition.log, offset, partition.was_cut)
+            await self._store.truncate(partition.log, offset, partition.follower_writer.was_cut)
         finally:
             del self._cuts[partition.log_id]
             done.set_result(None)
@@ -347,7 +347,7 @@ class _LeaderFetcher:
         self._session.may_have_changed(partition.log_id)
         records = memoryview(part.records or b"")
         try:
-            self._owes_starts |= partition.append_from_leader(
+            self._owes_starts |= partition.follower_writer.append(
                 records,
                 Offset(part.high_watermark),
                 Offset(part.log_start_offset),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from headrace.broker.partitions import deletion
 from headrace.metadata.configs.internal_topics import is_internal
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Offset
@@ -38,7 +39,7 @@ async def handle(message: DeleteRecordsRequest, request: Request) -> DeleteRecor
             try:
                 partition = node.topics.partition(topic.name, wanted.partition_index)
                 _check_may_go(topic.name)
-                start = partition.delete_records(Offset(wanted.offset))
+                start = deletion.delete_records(partition, Offset(wanted.offset))
                 results.append(DeleteRecordsPartitionResult(wanted.partition_index, start, ErrorCode.NONE))
                 moved.append((partition, results[-1]))
             except Refusal as refusal:
@@ -51,9 +52,8 @@ async def handle(message: DeleteRecordsRequest, request: Request) -> DeleteRecor
             result.error_code = result.error_code or refusal.code
     deadline_s = node.world.clock.monotonic_s() + message.timeout_ms / 1000
     for partition, result in moved:
-        left_s = deadline_s - node.world.clock.monotonic_s()
         try:
-            await partition.deleted_everywhere(Offset(result.low_watermark), left_s)
+            await deletion.deleted_everywhere(partition, Offset(result.low_watermark), node.world.clock, deadline_s)
         except Refusal as refusal:
             result.error_code = result.error_code or refusal.code
     return DeleteRecordsResponse(topics=topics)
