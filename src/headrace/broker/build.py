@@ -39,7 +39,7 @@ from headrace.broker.metadata.view import MetadataView
 from headrace.broker.node import Node
 from headrace.broker.partitions.counters import Counters
 from headrace.broker.partitions.examiner import Examiner
-from headrace.broker.partitions.fetching import SessionCache
+from headrace.broker.partitions.session_cache import SessionCache
 from headrace.broker.partitions.throttling import Pacing, Throttle
 from headrace.broker.partitions.topic_table import TopicTable
 from headrace.broker.partitions.writing import AppendStage

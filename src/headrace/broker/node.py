@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.broker.metadata.view import MetadataView
     from headrace.broker.partitions.counters import Counters
     from headrace.broker.partitions.examiner import Examiner
-    from headrace.broker.partitions.fetching import SessionCache
+    from headrace.broker.partitions.session_cache import SessionCache
     from headrace.broker.partitions.topic_table import TopicTable
     from headrace.broker.partitions.writing import AppendStage
     from headrace.broker.replicas.cleaner import LogCleaner

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.partitions import fetching
-from headrace.broker.partitions.fetching import NO_SESSION, FetchSession, SessionCache, Wanted
+from headrace.broker.partitions import session_cache
+from headrace.broker.partitions.fetch_session import NO_SESSION, FetchSession, PartitionFetch
+from headrace.broker.partitions.session_cache import SessionCache
 from headrace.broker.partitions.topic_table import TopicTable
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, Offset
@@ -18,13 +19,13 @@ SESSIONS = 50
 
 @pytest.fixture
 def sessions(monkeypatch: pytest.MonkeyPatch) -> SessionCache:
-    monkeypatch.setattr(fetching, "SESSION_PARTITIONS_MAX", LIMIT)
+    monkeypatch.setattr(session_cache, "SESSION_PARTITIONS_MAX", LIMIT)
     return SessionCache(TopicTable(), SystemClock(), SystemEntropy(), slots=SESSIONS)
 
 
 def want(session: FetchSession, count: int) -> None:
     for index in range(len(session), len(session) + count):
-        session.want(Wanted("nowhere", index, Offset(0), 1, Epoch(-1)))
+        session.want("nowhere", index, PartitionFetch(Offset(0), 1, Epoch(-1)))
 
 
 def opened(sessions: SessionCache, count: int) -> FetchSession:

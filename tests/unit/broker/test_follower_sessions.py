@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.broker.partitions.deletion import delete_records
-from headrace.broker.partitions.fetching import (
+from headrace.broker.partitions.fetch_session import (
     ANSWERS_APART_S,
     GATHER_BELOW,
     NO_SESSION,
+    FetchingFollower,
     FetchSession,
-    Reader,
-    SessionCache,
-    Wanted,
+    PartitionFetch,
 )
+from headrace.broker.partitions.session_cache import SessionCache
 from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
 from headrace.broker.replicas import fetcher_session as follower_session
 from headrace.broker.replicas.fetcher_session import FetcherSession
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace.broker.partitions.fetching import Collected
+    from headrace.broker.partitions.fetch_session import Collected
     from headrace.wire.messages.fetch import FetchPartition, FetchRequest
 
 FOLLOWER = NodeId(2)
@@ -79,7 +79,7 @@ class Leader:
 
     def open(self) -> FetchSession:
         session = self.sessions.open_for_follower(FOLLOWER)
-        session.reader = Reader(FOLLOWER, LIFE)
+        session.follower = FetchingFollower(FOLLOWER, LIFE)
         return session
 
     def asked(self, offset: int | None = None, *, unanswered: int = 0, flushed: int = 0) -> None:
@@ -87,9 +87,9 @@ class Leader:
         self.session.begin_request(unanswered)
         if offset is not None:
             index, topic_id = self.small.partition.index, self.small.log.log_id.topic_id
-            wanted = Wanted(topic_id, index, Offset(offset), ROOM, EPOCH, flushed=Offset(flushed))
-            self.session.want(wanted)
-            self.session.note_progress(wanted)
+            fetch = PartitionFetch(Offset(offset), ROOM, EPOCH, flushed=Offset(flushed))
+            self.session.want(topic_id, index, fetch)
+            self.session.note_progress(topic_id, index, fetch)
 
     def answer(self) -> list[tuple[int, int]]:
         """Answers the last request; positions and sizes of what is sent, in the log's file."""
@@ -180,7 +180,7 @@ def test_after_a_small_answer_a_follower_waits_a_moment_for_more(small: SmallPar
     assert leader.session.gather_s(looked, NOW_S + 2 * ANSWERS_APART_S) <= 0
     looked.bytes_read = GATHER_BELOW
     assert leader.session.gather_s(looked, NOW_S) <= 0, "much is worth an answer of its own"
-    leader.session.reader = None
+    leader.session.follower = None
     looked.bytes_read = BATCH_BYTES
     assert leader.session.gather_s(looked, NOW_S) <= 0, "a consumer says itself what it waits for"
     looked.release()
@@ -207,7 +207,7 @@ def test_a_consumer_that_asks_for_nothing_new_gets_the_same_again(small: SmallPa
     small.send(batch_of())
     small.flush()
     consumer = SessionCache(leader.topics, SystemClock(), SystemEntropy(), slots=1).open(1, uses_topic_ids=True)
-    consumer.want(Wanted(small.log.log_id.topic_id, small.partition.index, Offset(0), ROOM, Epoch(-1)))
+    consumer.want(small.log.log_id.topic_id, small.partition.index, PartitionFetch(Offset(0), ROOM, Epoch(-1)))
     for _ in range(2):
         consumer.begin_request()
         collected = consumer.collect(ROOM, is_full=False, is_committed_only=False)

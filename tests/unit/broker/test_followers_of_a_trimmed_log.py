@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.broker.partitions.deletion import delete_records
-from headrace.broker.partitions.fetching import FetchSession, Reader, Wanted
+from headrace.broker.partitions.fetch_session import FetchingFollower, FetchSession, PartitionFetch
 from headrace.broker.partitions.follower_writing import UnexpectedGaps
 from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
 from headrace.model.errors import ErrorCode
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace.broker.partitions.fetching import Fetched
+    from headrace.broker.partitions.fetch_session import Fetched
 
 DELETED_BEFORE = Offset(4)  # in the middle of the second batch: offsets 2 to 5
 
@@ -53,8 +53,8 @@ def fetched_from(small: SmallPartition, offset: int) -> Fetched:
     table = TopicTable()
     table.add(topic)
     session = FetchSession(table)
-    session.reader = Reader(NodeId(2), 1)
-    session.want(Wanted(NAME.topic, NAME.partition, Offset(offset), 1 << 20, Epoch(0)))
+    session.follower = FetchingFollower(NodeId(2), 1)
+    session.want(NAME.topic, NAME.partition, PartitionFetch(Offset(offset), 1 << 20, Epoch(0)))
     collected = session.collect(1 << 20, is_full=True, is_committed_only=False)
     return collected.results[0][1]
 

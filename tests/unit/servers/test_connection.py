@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from headrace.broker.partitions.fetching import FetchSession
+from headrace.broker.partitions.fetch_session import FetchSession
 from headrace.broker.partitions.writing import PartitionWriter
 from headrace.model.errors import DiskFailure
 from headrace.servers.kafka import server as kafka_server

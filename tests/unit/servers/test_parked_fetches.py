@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.broker.partitions.deletion import delete_records
-from headrace.broker.partitions.fetching import FetchSession
+from headrace.broker.partitions.fetch_session import FetchSession
 from headrace.model.errors import ErrorCode
 from headrace.model.names import Epoch, NodeId
 from headrace.servers.kafka.limits import parked_fetches

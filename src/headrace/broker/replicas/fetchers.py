@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.broker.membership.peers import RETRY_FIRST_S, RETRY_MAX_S
-from headrace.broker.partitions.fetching import GATHER_BELOW
+from headrace.broker.partitions.fetch_session import GATHER_BELOW
 from headrace.broker.partitions.follower_writing import UnexpectedGaps
 from headrace.broker.replicas.fetcher_session import PARTITION_BYTES, FetcherSession
 from headrace.client.errors import ClientError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from headrace.broker.metadata.view import MetadataView
     from headrace.broker.partitions.counters import Counters
-    from headrace.broker.partitions.fetching import SessionCache
+    from headrace.broker.partitions.session_cache import SessionCache
     from headrace.broker.partitions.topic_table import TopicTable
     from headrace.broker.replicas.cleaner import LogCleaner
     from headrace.broker.replicas.damage_reports import DamageReports

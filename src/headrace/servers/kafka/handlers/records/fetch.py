@@ -11,15 +11,14 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.broker.partitions.fetching import (
-    EPOCH_CLOSES,
-    EPOCH_OPENS,
+from headrace.broker.partitions.fetch_session import (
     NO_SESSION,
+    FetchingFollower,
     FetchSession,
-    Reader,
-    Wanted,
+    PartitionFetch,
     by_topic,
 )
+from headrace.broker.partitions.session_cache import EPOCH_CLOSES, EPOCH_OPENS
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import Epoch, NodeId, Offset
 from headrace.runtime.disk import ReadFault
@@ -27,7 +26,8 @@ from headrace.wire.fetch import TOPIC_IDS_FROM, encode_fetch_response
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
-    from headrace.broker.partitions.fetching import Collected, SessionCache
+    from headrace.broker.partitions.fetch_session import Collected
+    from headrace.broker.partitions.session_cache import SessionCache
     from headrace.runtime.disk import FileSlice
     from headrace.servers.kafka.apis import Request
     from headrace.servers.kafka.slot import Slot
@@ -42,24 +42,25 @@ REST_FACTOR = 10  # after a look that found too little, rest ten times as long, 
 
 def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch | None:
     """Answer at once if there is enough; otherwise leave a wait behind."""
+    node = request.node
     try:
-        session, is_full = _session(message, request)
+        session, is_full = _session(message, request, node)
     except Refusal as refusal:
         chunks = encode_fetch_response(request.correlation_id, request.version, (), error_code=refusal.code)
         request.connection.fill_with_slices(slot, chunks)
         return None
-    pending = PendingFetch(message, request, slot, session, is_full=is_full)
+    pending = PendingFetch(message, request, node, slot, session, is_full=is_full)
     return None if pending.attempt() else pending
 
 
-def _session(message: FetchRequest, request: Request) -> tuple[FetchSession, bool]:
+def _session(message: FetchRequest, request: Request, node: Node) -> tuple[FetchSession, bool]:
     """The session a request belongs to, brought up to date; and whether its answer names every partition."""
-    node, sessions = request.node, request.node.fetch_sessions
-    reader = _reader(message, request)
+    sessions = node.fetch_sessions
+    follower = _follower(message, request)
     uses_ids = request.version >= TOPIC_IDS_FROM
     is_full = message.session_epoch in {EPOCH_CLOSES, EPOCH_OPENS}
     if is_full:
-        session = _new_session(sessions, message, reader, uses_topic_ids=uses_ids)
+        session = _new_session(sessions, message, follower, uses_topic_ids=uses_ids)
     else:
         session = sessions.resume(message.session_id, message.session_epoch, uses_topic_ids=uses_ids)
         if session.on_change is not None:
@@ -69,13 +70,11 @@ def _session(message: FetchRequest, request: Request) -> tuple[FetchSession, boo
         for index in gone.partitions:
             session.forget(gone.topic_id if uses_ids else gone.topic, index)
     size_before = len(session)
-    session.reader = reader
+    session.follower = follower
     for topic in message.topics:
         key = topic.topic_id if uses_ids else topic.topic
         for part in topic.partitions:
-            wanted = Wanted(
-                key,
-                part.partition,
+            fetch = PartitionFetch(
                 Offset(part.fetch_offset),
                 part.partition_max_bytes,
                 Epoch(part.current_leader_epoch),
@@ -83,29 +82,29 @@ def _session(message: FetchRequest, request: Request) -> tuple[FetchSession, boo
                 Offset(part.flushed_offset),
                 Offset(part.log_start_offset),
             )
-            session.want(wanted)
-            if reader is not None:
-                session.note_progress(wanted)
-    if reader is not None:
-        node.heard_followers.note(reader.node_id)
-    if not is_full and reader is None and len(session) > size_before:
+            session.want(key, part.partition, fetch)
+            if follower is not None:
+                session.note_progress(key, part.partition, fetch)
+    if follower is not None:
+        node.heard_followers.note(follower.node_id)
+    elif not is_full and len(session) > size_before:
         sessions.check_size(session)
     return session, is_full
 
 
 def _new_session(
-    sessions: SessionCache, message: FetchRequest, reader: Reader | None, *, uses_topic_ids: bool
+    sessions: SessionCache, message: FetchRequest, follower: FetchingFollower | None, *, uses_topic_ids: bool
 ) -> FetchSession:
     if message.session_id != NO_SESSION:
         sessions.close(message.session_id)
     if message.session_epoch != EPOCH_OPENS or not message.topics:
         return sessions.passing()
-    if reader is not None:
-        return sessions.open_for_follower(reader.node_id)
+    if follower is not None:
+        return sessions.open_for_follower(follower.node_id)
     return sessions.open(sum(len(topic.partitions) for topic in message.topics), uses_topic_ids=uses_topic_ids)
 
 
-def _reader(message: FetchRequest, request: Request) -> Reader | None:
+def _follower(message: FetchRequest, request: Request) -> FetchingFollower | None:
     """The follower that asks; None for a consumer. Raises Refusal for one that pretends to be a follower."""
     state = message.replica_state
     has_state = request.version >= REPLICA_STATE_FROM
@@ -115,22 +114,31 @@ def _reader(message: FetchRequest, request: Request) -> Reader | None:
         raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "followers fetch where nodes listen")
     if not has_state:
         return None  # followers of our kind speak the newest version
-    return Reader(NodeId(state.replica_id), state.replica_epoch)
+    return FetchingFollower(NodeId(state.replica_id), state.replica_epoch)
 
 
 class PendingFetch:
-    """A fetch from its request to its answer. A `broker.fetching.Waiting`."""
+    """A fetch from its request to its answer. A `fetch_session.WaitingFetch`."""
 
     def __init__(
-        self, message: FetchRequest, request: Request, slot: Slot, session: FetchSession, *, is_full: bool
+        self,
+        message: FetchRequest,
+        request: Request,
+        node: Node,
+        slot: Slot,
+        session: FetchSession,
+        *,
+        is_full: bool,
     ) -> None:
         self._request = request
+        self._node = node
+        self._clock = node.world.clock
         self._slot = slot
         self._session = session
         self._number = session.request_number
         self._is_full = is_full
         self._is_committed_only = message.isolation_level == READ_COMMITTED
-        self._max_bytes = min(message.max_bytes, request.node.view.settings.fetch_max_bytes)
+        self._max_bytes = min(message.max_bytes, node.view.settings.fetch_max_bytes)
         self._min_bytes = message.min_bytes
         self._max_wait_ms = min(message.max_wait_ms, WAIT_MAX_MS)
         self._timer: asyncio.TimerHandle | None = None
@@ -146,18 +154,10 @@ class PendingFetch:
         """Partitions that are remembered for as long as this fetch waits, and no longer."""
         return len(self._session) if self._session.session_id == NO_SESSION else 0
 
-    @property
-    def _node(self) -> Node:
-        return self._request.node
-
-    @property
-    def _now_s(self) -> float:
-        return self._node.world.clock.monotonic_s()
-
     def attempt(self) -> bool:
         """First look. False: the fetch waits, and will answer by itself."""
         collected = self._collect()
-        gather_s = self._session.gather_s(collected, self._now_s)
+        gather_s = self._session.gather_s(collected, self._clock.monotonic_s())
         if self._max_wait_ms <= 0 or (gather_s <= 0 and self._is_enough(collected)) or not self._may_park():
             return self._answer(collected, is_first_turn=True)
         collected.release()
@@ -174,7 +174,7 @@ class PendingFetch:
     def session_changed(self) -> None:
         if self._rest is not None:
             self._is_news_missed = True
-        elif self._session.reader is not None:
+        elif self._session.follower is not None:
             self._look()  # a follower: there are few of them, and producers wait for it
         elif not self._is_woken:
             self._is_woken = True
@@ -194,7 +194,7 @@ class PendingFetch:
         if self._is_done:
             return
         try:
-            began_s = self._now_s
+            began_s = self._clock.monotonic_s()
             collected = self._collect()
             if is_last or self._is_enough(collected):
                 self._answer(collected, is_first_turn=False)
@@ -203,7 +203,7 @@ class PendingFetch:
                 self._await_bytes(collected)
                 self._await_throttle(collected)
                 self._looks += 1
-                rest_s = REST_FACTOR * self._looks * (self._now_s - began_s)
+                rest_s = REST_FACTOR * self._looks * (self._clock.monotonic_s() - began_s)
                 self._rest = asyncio.get_running_loop().call_later(rest_s, self._end_rest)
         except DiskFailure as failure:
             self._node.health.failure.fail(failure)
@@ -216,7 +216,7 @@ class PendingFetch:
 
     def _await_bytes(self, collected: Collected) -> None:
         """Whoever wants one byte is told by the next of its partitions to grow; and followers of everything."""
-        if self._min_bytes > 1 and self._session.reader is None and not self._is_enough(collected):
+        if self._min_bytes > 1 and self._session.follower is None and not self._is_enough(collected):
             self._session.await_bytes(self._min_bytes - collected.bytes_read)
 
     def _await_throttle(self, collected: Collected) -> None:
@@ -249,7 +249,7 @@ class PendingFetch:
     def _answer(self, collected: Collected, *, is_first_turn: bool) -> bool:
         """Send it; or, if some of it is not in memory, fetch that in a thread first. True if the slot is filled."""
         self._is_done = True
-        self._session.note_told(collected, self._number, self._now_s)
+        self._session.note_told(collected, self._number, self._clock.monotonic_s())
         cold = [piece for piece in collected.slices() if not piece.file.is_cached(piece.position, piece.size)]
         if cold:
             self._settle_timer()
