@@ -12,22 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.broker.partitions.partition import Partition
+    from headrace.broker.partitions.writing import StagedWrite
     from headrace.model.errors import Reason
     from headrace.model.names import Offset
-    from headrace.wire.batches.header import BatchHeader
-
-
-class StagedWrite:
-    """The batches of one turn for one partition. If their write fails, all of them failed."""
-
-    __slots__ = ("headers", "is_urgent", "next_offset", "refusal", "views")
-
-    def __init__(self, next_offset: int) -> None:
-        self.views: list[memoryview] = []
-        self.headers: list[BatchHeader] = []
-        self.next_offset = next_offset
-        self.is_urgent = False
-        self.refusal: Reason | None = None
 
 
 class PendingAppend:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from headrace.broker.partitions.pending_appends import PendingAppend, StagedWrite
+from headrace.broker.partitions.pending_appends import PendingAppend
 from headrace.model.errors import Refusal
 from headrace.model.names import NO_TIMESTAMP
 from headrace.replication.producers import NO_SEQUENCE, StagedProducers
@@ -50,6 +50,19 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL: Final = -1
 ZSTD_FROM: Final = 7  # older clients would meet a codec that they do not know
+
+
+class StagedWrite:
+    """The batches of one turn for one partition. If their write fails, all of them failed."""
+
+    __slots__ = ("headers", "is_urgent", "next_offset", "refusal", "views")
+
+    def __init__(self, next_offset: int) -> None:
+        self.views: list[memoryview] = []
+        self.headers: list[BatchHeader] = []
+        self.next_offset = next_offset
+        self.is_urgent = False
+        self.refusal: Reason | None = None
 
 
 class AppendStage:
