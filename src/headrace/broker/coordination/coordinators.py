@@ -6,17 +6,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.coordination.image_topics import ImageTopics
 from headrace.broker.coordination.internal_topics import create_missing
 from headrace.broker.coordination.markers import MarkerWriter
 from headrace.broker.coordination.remote import ask_to_add
+from headrace.broker.coordination.settings import group_settings, transaction_settings
 from headrace.broker.coordination.shard import MindT, Shard
 from headrace.coordinators.groups.coordinator import GroupCoordinator
-from headrace.coordinators.groups.settings import GroupSettings, OwnTimes
-from headrace.coordinators.groups.topics import KnownTopic
+from headrace.coordinators.groups.settings import OwnTimes
 from headrace.coordinators.records import GROUP_KINDS, TRANSACTION_KINDS
 from headrace.coordinators.transactions.coordinator import AddPartitions, TransactionCoordinator
 from headrace.coordinators.transactions.effects import TransactionEffects
-from headrace.coordinators.transactions.settings import TransactionSettings
 from headrace.metadata.configs.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.metadata.image.effective_configs import own_group_times
 from headrace.model.errors import ErrorCode, Refusal
@@ -26,7 +26,7 @@ from headrace.storage.files.damage import RESTORE_OR_REMOVE
 from headrace.wire.partitioning import partition_for_coordinated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from headrace.broker.failure import Failure
     from headrace.broker.membership.commands import Commands
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from headrace.broker.partitions.topic_table import TopicTable
     from headrace.broker.replicas.damage_reports import DamageReports
     from headrace.coordinators.effects import Effects
-    from headrace.metadata.image.cluster_image import ClusterImage, Topic
-    from headrace.model.names import Epoch, ProducerId, TopicId
+    from headrace.model.names import Epoch, ProducerId
     from headrace.runtime.world import World
 
 log = logging.getLogger(__name__)
@@ -276,10 +275,10 @@ class Coordinators:
         for group_shard in self._group_shards.values():
             group_shard.configure(self._configure_groups)
         for shard in self._transaction_shards.values():
-            shard.configure(lambda mind: mind.configure(self._transaction_settings()))
+            shard.configure(lambda mind: mind.configure(transaction_settings(self._view.settings)))
 
     def _configure_groups(self, mind: GroupCoordinator) -> None:
-        mind.settings = self._group_settings()
+        mind.settings = group_settings(self._view.settings)
 
     def expire(self) -> None:
         """Forget what nobody has used for long."""
@@ -295,7 +294,7 @@ class Coordinators:
             partition,
             self._world,
             new_mind=lambda: GroupCoordinator(
-                self._group_settings(),
+                group_settings(self._view.settings),
                 ImageTopics(lambda: self._view.image),
                 lambda: self._held_by_others(partition),
                 self._own_times,
@@ -318,7 +317,9 @@ class Coordinators:
         return Shard(
             partition,
             self._world,
-            new_mind=lambda: TransactionCoordinator(self._transaction_settings(), partition.replica.leader_epoch),
+            new_mind=lambda: TransactionCoordinator(
+                transaction_settings(self._view.settings), partition.replica.leader_epoch
+            ),
             kinds=TRANSACTION_KINDS,
             load_turn=self._load_turn,
             on_effects=self._order_markers,
@@ -334,47 +335,6 @@ class Coordinators:
             if mind.awaits(order):
                 self.markers.write(shard, order)
 
-    def _group_settings(self) -> GroupSettings:
-        settings = self._view.settings
-        return GroupSettings(
-            initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
-            min_session_timeout_ms=settings.group_min_session_timeout_ms,
-            max_session_timeout_ms=settings.group_max_session_timeout_ms,
-            max_size=settings.group_max_size,
-            offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
-            offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
-            consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
-            consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
-            consumer_max_size=settings.group_consumer_max_size,
-        )
-
     def _own_times(self, group_id: str) -> OwnTimes | None:
         times = own_group_times(self._view.image, group_id, self._view.configs)
         return None if times is None else OwnTimes(*times)
-
-    def _transaction_settings(self) -> TransactionSettings:
-        settings = self._view.settings
-        return TransactionSettings(
-            max_timeout_ms=settings.transaction_max_timeout_ms,
-            id_expiration_ms=settings.transactional_id_expiration_ms,
-        )
-
-
-class ImageTopics:
-    """Topics as groups know them, from the committed metadata."""
-
-    def __init__(self, image: Callable[[], ClusterImage]) -> None:
-        self._image = image
-
-    def named(self, name: str) -> KnownTopic | None:
-        return _known(self._image().topic_named(name))
-
-    def with_id(self, topic_id: TopicId) -> KnownTopic | None:
-        return _known(self._image().topic(topic_id))
-
-    def names(self) -> Iterable[str]:
-        return (topic.name for topic in self._image().sorted_topics())
-
-
-def _known(topic: Topic | None) -> KnownTopic | None:
-    return None if topic is None else KnownTopic(topic.topic_id, topic.name, topic.partition_count)

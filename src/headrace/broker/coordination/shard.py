@@ -63,6 +63,7 @@ MindT = TypeVar("MindT", bound=Mind)
 StepT = TypeVar("StepT")
 
 
+# size: two arguments say what kind of mind it is, three are its owner's ears
 class Shard(Generic[MindT]):
     """`load` it once this node leads the partition; `close` it when it does not any more."""
 

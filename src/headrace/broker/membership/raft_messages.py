@@ -47,6 +47,7 @@ def to_wire(letter: Letter, cluster_id: str, life: Life = UNSAID) -> RaftRequest
     return request
 
 
+# size: a table, with an entry for each message
 def _request(letter: Letter, cluster_id: str) -> RaftRequest:
     message = letter.message
     source, directory = message.source

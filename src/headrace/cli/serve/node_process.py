@@ -47,6 +47,8 @@ from headrace.storage.segments.segment_cache import OPEN_FILES
 from headrace.wire.batches.examination import IS_COMPILED
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from headrace.broker.node import Node
 
 log = logging.getLogger("headrace")
@@ -68,26 +70,37 @@ def serve(options: ServeOptions) -> int:
     return asyncio.run(_run(options, _raise_file_limit()))
 
 
-async def _run(options: ServeOptions, files_max: int) -> int:
-    await expect_addresses(options)
+def _claimed(data_dir: Path) -> SystemDisk:
+    """Raises CannotStart if the directory cannot be used, or another process uses it."""
     try:
-        disk = SystemDisk(options.data_dir)
+        return SystemDisk(data_dir)
     except BlockingIOError as error:  # it says all that is to be said
         raise CannotStart(str(error.strerror)) from error
     except OSError as error:
-        place = options.data_dir.absolute()
+        place = data_dir.absolute()
         raise CannotStart(f"the data directory {place} cannot be used: {error.strerror or error}") from error
-    threads, stalls, memory = SystemThreads(), StallWatch(log.warning), FreeMemory()
-    world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
+
+
+def _shared_out(files_max: int) -> tuple[int, int]:
+    """How many files logs may keep open, and how many connections there may be."""
     open_files = max(min(OPEN_FILES, files_max // 2), files_max // 4)
     files_spare = min(FILES_SPARE, files_max // 4)
-    connections_max = (files_max - open_files - files_spare) // FILES_PER_CONNECTION
+    connections_max = max(1, (files_max - open_files - files_spare) // FILES_PER_CONNECTION)
     if connections_max < FEW_CONNECTIONS:
         log.warning(
             "the process may open %d files, which leaves room for %d connections; raise `ulimit -n`",
             files_max,
-            max(1, connections_max),
+            connections_max,
         )
+    return open_files, connections_max
+
+
+async def _run(options: ServeOptions, files_max: int) -> int:
+    await expect_addresses(options)
+    disk = _claimed(options.data_dir)
+    threads, stalls, memory = SystemThreads(), StallWatch(log.warning), FreeMemory()
+    world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
+    open_files, connections_max = _shared_out(files_max)
     plan = NodePlan(
         MembershipPlan(None if options.node_id is None else NodeId(options.node_id), options.voters, options.join),
         options.configs,
@@ -99,32 +112,26 @@ async def _run(options: ServeOptions, files_max: int) -> int:
     )
     health = Health(Failure())
     cluster_listener = _ClusterListener(options)
-    console = ConsoleServer(world, health) if options.http is not None else None
+    console = ConsoleServer(world, health)
     keeping: asyncio.Task[None] | None = None
     stalls.start()
     memory.start()
     try:
         # First up and last down: whoever watches the node hears from it while it recovers and while it stops.
-        http = (
-            ""
-            if console is None or options.http is None
-            else f" http://{await listen(console, options.http, '--http')}"
-        )
+        http = "" if options.http is None else f" http://{await listen(console, options.http, '--http')}"
         node = await build(world, plan, health)
-        if console is not None:
-            console.show(node)
+        console.show(node)
         long_lived = LongLived(lambda: node.store.open_count, lambda: node.quorum.applied_end)
         keeping = asyncio.create_task(long_lived.run())
         await node.start(partial(cluster_listener.open, node))
-        return await _serve(node, options, http, long_lived, connections_max=max(1, connections_max))
+        return await _serve(node, options, http, long_lived, connections_max=connections_max)
     except (WrongIdentity, DisplacedNode, DamagedLog, DiskFailure) as error:
         raise CannotStart(str(error)) from error
     except Refusal as refusal:
         raise CannotStart(refusal.message) from refusal
     finally:
         await cluster_listener.close()
-        if console is not None:
-            await console.stop()
+        await console.stop()
         if keeping is not None:
             keeping.cancel()
         stalls.close()
