@@ -179,7 +179,7 @@ async def test_no_large_answer_is_made_while_too_many_wait_to_be_read(living: Li
 
 
 def client_barrier(living: LivingServer) -> bool:
-    return any(connection._barrier for connection in living.server.connections.seats())
+    return any(connection._slow.is_one_under_way for connection in living.server.connections.seats())
 
 
 async def test_only_few_large_answers_are_made_at_a_time(living: LivingServer) -> None:

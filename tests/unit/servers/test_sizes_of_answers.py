@@ -9,7 +9,7 @@ import pytest
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
-from headrace.servers.kafka.connections import connection
+from headrace.servers.kafka.connections import connection, slow_requests
 from headrace.servers.kafka.handlers.replicas import elect_leaders
 from headrace.servers.kafka.limits import answer_budget
 from headrace.servers.kafka.limits.answer_budget import ANSWER_BYTES_MAX, AnswerBudget
@@ -283,7 +283,8 @@ async def test_a_large_answer_is_encoded_beside_the_loop(tmp_path: Path, monkeyp
         threads.append(threading.current_thread() is threading.main_thread())
         return encode(*arguments)
 
-    monkeypatch.setattr(connection, "encode_response", noting)
+    for module in (connection, slow_requests):
+        monkeypatch.setattr(module, "encode_response", noting)
     async with living_server(tmp_path) as server:
         client = await server.connect()
         await client.ask(DescribeGroupsRequest(["g"]), 5)

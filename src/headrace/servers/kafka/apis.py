@@ -1,7 +1,7 @@
 """The APIs that are served, and how a request finds its handler.
 
-Each API has a file of its own in `handlers/` with one function `handle(message, request)`, plain or async. Modules
-are imported when first asked for: a node that only ever sees Produce and Fetch never loads the others.
+Each API has a file of its own, in a room of `handlers/`, with one function `handle(message, request)`, plain or async.
+Modules are imported when first asked for: a node that only ever sees Produce and Fetch never loads the others.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.broker.node import Node
-    from headrace.servers.kafka.connections.connection import Connection
-    from headrace.servers.kafka.server import KafkaServer
+    from headrace.servers.kafka.interfaces import ClientConnection, KafkaListener
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +126,7 @@ _TWO_STAGE = {ApiKey.PRODUCE, ApiKey.FETCH}
 class Request(NamedTuple):
     """What a handler may know about the request besides its message."""
 
-    connection: Connection
+    connection: ClientConnection
     client_id: str
     version: int
     correlation_id: int
@@ -137,7 +136,7 @@ class Request(NamedTuple):
         return self.connection.node
 
     @property
-    def server(self) -> KafkaServer:
+    def server(self) -> KafkaListener:
         return self.connection.server
 
 
@@ -165,9 +164,13 @@ def _load(key: ApiKey) -> Api:
     name = key.name.lower()
     if key in _TWO_STAGE:
         return Api(name, request_class(key), _never)
-    place = SERVED.get(key) or SERVED_TO_NODES[key]
-    handle = import_module(f"headrace.servers.kafka.handlers.{place}").handle
+    handle = _handler_module(key).handle
     return Api(name, request_class(key), _passed_on(handle) if key in DECIDED_BY_CONTROLLER else handle)
+
+
+def _handler_module(key: ApiKey) -> Any:
+    place = SERVED.get(key) or SERVED_TO_NODES[key]
+    return import_module(f"headrace.servers.kafka.handlers.{place}")
 
 
 def _passed_on(handle: Callable[[Any, Request], Any]) -> Callable[[Any, Request], Any]:
@@ -207,6 +210,5 @@ def unsupported_version_answer(api_key: int, correlation_id: int) -> bytes | Non
     """
     if api_key != ApiKey.API_VERSIONS:
         return None
-    from headrace.servers.kafka.handlers.cluster import api_versions  # noqa: PLC0415 - loaded when first needed, as all
-
-    return encode_response(correlation_id, api_key, 0, api_versions.unsupported_version())
+    answer = _handler_module(ApiKey.API_VERSIONS).unsupported_version()
+    return encode_response(correlation_id, api_key, 0, answer)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.metadata.image.cluster_image import Topic
     from headrace.model.names import TopicId
     from headrace.runtime.network import Address, Listener
+    from headrace.servers.kafka.interfaces import ClientConnection
     from headrace.wire.messages.metadata import MetadataResponseTopic
 
 log = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ class KafkaServer:
             except TimeoutError:
                 log.info("%d clients have not left in time; their connections are cut", len(self.connections))
 
-    def advertised_to(self, connection: Connection) -> Address:
+    def advertised_to(self, connection: ClientConnection) -> Address:
         """Where this client should look for this node."""
         return self._advertised or connection.link.local
 

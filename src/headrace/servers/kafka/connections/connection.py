@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from functools import partial
 from inspect import iscoroutine
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -26,52 +25,40 @@ from headrace.runtime.network import release_slices
 from headrace.servers.kafka.apis import Request, api_for, unsupported_version_answer
 from headrace.servers.kafka.connections.connection_table import host_of
 from headrace.servers.kafka.connections.receive_buffer import ReceiveBuffer
+from headrace.servers.kafka.connections.slow_requests import SlowRequests
 from headrace.servers.kafka.handlers.records import fetch, produce
 from headrace.servers.kafka.limits.answer_memory import Unread
 from headrace.servers.kafka.slot import Slot
-from headrace.wire.api import ApiKey
 from headrace.wire.frames import decode_request_header, encode_response
 from headrace.wire.primitives import Malformed, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine, Sequence
+    from collections.abc import Sequence
 
     from headrace.runtime.network import Chunk, Link
-    from headrace.servers.kafka.apis import Api
-    from headrace.servers.kafka.server import KafkaServer
+    from headrace.servers.kafka.connections.listener import ConnectionListener
+    from headrace.servers.kafka.interfaces import ParkedFetch
 
 IN_FLIGHT_MAX = 1024  # requests without an answer; a slow disk must slow its clients, not fill our memory
 TURN_S = 0.005  # everybody else waits for as long as one connection's turn takes
 TURN_CHECK = 16  # requests between two looks at the clock, which costs a hundredth of a small Produce
 ELEMENTS_MAX = 50_000  # array elements in one request: each may cost 10 µs on the loop; 10,000 partitions must fit
 LARGE_REQUEST = 64 << 10  # bytes: what is larger is read beside the loop
-READING = "large-requests"  # a thread of its own: who sends many of them holds up nobody's disk
 FRAME_MIN = 10  # api key, version, correlation id, client id
 
 PRODUCE = 0
 PRODUCE_MIN, PRODUCE_MAX = produce.VERSIONS
 FETCH = 1
-LARGE_ANSWERS = frozenset(
-    {
-        ApiKey.METADATA,
-        ApiKey.DESCRIBE_GROUPS,
-        ApiKey.CONSUMER_GROUP_DESCRIBE,
-        ApiKey.DESCRIBE_TRANSACTIONS,
-        ApiKey.DESCRIBE_PRODUCERS,
-        ApiKey.DESCRIBE_CONFIGS,
-    }
-)
-"""Encoded beside the loop, if they are not answered at once: with tens of thousands of members or partitions that takes
-30 to 90 ms. Nobody asks for them often."""
 
 _LENGTH = Struct(">i")
 _START = Struct(">ihhih")  # length, api key, version, correlation id, size of the client id
 
 
+# size: every request changes its answers and its pace; apart, these would call each other for each of them
 class Connection:
     """Implements `runtime.network.Receiver`."""
 
-    def __init__(self, server: KafkaServer) -> None:
+    def __init__(self, server: ConnectionListener) -> None:
         self.server = server
         self.node = server.node
         self.link: Link
@@ -85,11 +72,9 @@ class Connection:
         self._unread = Unread(server.answers)
         self._produces: list[produce.PendingProduce] = []
         self._has_staged = False
-        self._parked: dict[fetch.PendingFetch, int] = {}
+        self._parked: dict[ParkedFetch, int] = {}
         """With the partitions that each remembers."""
-        self._barrier = False
-        self._waiting: asyncio.Task[None] | None = None
-        """For a Produce request that has to wait before it begins, and lies in the buffer meanwhile."""
+        self._slow = SlowRequests(self)
         self._is_paused = False
         self._is_going_on = False
         self._is_serving = False
@@ -118,10 +103,10 @@ class Connection:
         if not self._buffer.is_inside_a_frame:
             self._take_turn(self.last_active_s)
         elif self._buffer.is_full:
-            self._keep_pace()
+            self.keep_pace()
 
     def drained(self) -> None:
-        self._keep_pace()
+        self.keep_pace()
 
     def disconnected(self, error: Exception | None) -> None:  # noqa: ARG002 - why the peer left does not matter
         self.is_gone = True
@@ -131,13 +116,13 @@ class Connection:
             release_slices(slot.chunks or ())
         self._slots.clear()
         self._unread.forget()
-        if self._waiting is None:
-            self._let_go_of_memory()
+        if self._slow.produce_task is None:
+            self.let_go_of_memory()
         elif not self.server.may_be_left_behind(self):
-            self._waiting.cancel()
+            self._slow.produce_task.cancel()
         self.server.closed(self)
 
-    def _let_go_of_memory(self) -> None:
+    def let_go_of_memory(self) -> None:
         """A request that still waits for the disk holds this connection, and need not hold that."""
         self._buffer.forget()
         self._holding.release()
@@ -149,7 +134,7 @@ class Connection:
         unread_before, self._unread_bytes = self._unread_bytes, self.link.queued_bytes
         if self._unread_bytes and self._unread_bytes == unread_before:
             self.link.abort()  # it stopped reading, so what is queued would wait for ever
-        elif not self._slots and not self._unread_bytes and not self._barrier:
+        elif not self._slots and not self._unread_bytes and not self._slow.is_one_under_way:
             self.link.close()
 
     def close_if_deaf(self) -> None:
@@ -157,13 +142,13 @@ class Connection:
             self.refuse("answers that nobody reads take too much memory, and it has read nothing for seconds")
 
     def shrink(self) -> None:
-        if not self._barrier:  # a request that waits may lie in the buffer
+        if not self._slow.is_one_under_way:  # a request that waits may lie in the buffer
             self._buffer.shrink()
 
     def leave(self) -> None:
         """The node stops: take no more requests, answer those under way, then close."""
         self._is_leaving = True
-        self._keep_pace()
+        self.keep_pace()
         for pending in list(self._parked):
             pending.hurry()
         self.send_ready()
@@ -180,11 +165,11 @@ class Connection:
 
     def give_back_idle(self) -> None:
         # This may be the middle of its own turn, whose answers have let others go on; or a request waits in the buffer.
-        if not self._is_serving and not self._barrier:
+        if not self._is_serving and not self._slow.is_one_under_way:
             self._buffer.shrink_if_idle()
 
     def memory_granted(self) -> None:
-        self._keep_pace()
+        self.keep_pace()
 
     # ---- requests
 
@@ -213,7 +198,7 @@ class Connection:
             self.has_asked = True
             self.server.connections.asked(self)
         self.send_ready()
-        self._keep_pace()
+        self.keep_pace()
 
     def _begin_requests(self) -> None:
         buffer, slots, frame_max_bytes = self._buffer, self._slots, self.server.frame_max_bytes
@@ -237,7 +222,7 @@ class Connection:
                 body = start + 14 + (client_id_size if client_id_size > 0 else 0)  # noqa: FURB136 - max() is slower
                 pending = produce.begin(self.node, buffer, body, frame_end, version, correlation_id)
                 if isinstance(pending, produce.Frame):
-                    self._begin_slowly(pending)
+                    self._slow.begin_produce(pending)
                 else:
                     self._produces.append(pending)
                     if pending.acks:
@@ -246,51 +231,8 @@ class Connection:
                 self._begin_other(api_key, version, correlation_id, start + 4, frame_end)
             served += 1
             if len(slots) >= IN_FLIGHT_MAX or (served % TURN_CHECK == 0 and self._is_turn_over()):
-                self._pause()
+                self.pause()
         self.node.counters.requests += served
-
-    def _begin_slowly(self, frame: produce.Frame) -> None:
-        """A request that has to wait before it begins, and nothing of this client overtakes it.
-
-        Its bytes stay where they are: while the connection is paused, nothing is read into its buffer.
-        """
-        self._barrier = True
-        self._pause()
-        self._waiting = self.server.tasks.start(self._produce_in_turn(frame), f"produce {self.link.peer}")
-        self._waiting.add_done_callback(self._has_waited)
-
-    def _has_waited(self, task: asyncio.Task[None]) -> None:
-        """Its client may have gone meanwhile. The memory that holds a request counts as taken until it has begun."""
-        if self._waiting is task:  # the next one may wait already
-            self._waiting = None
-        if self.is_gone and self._waiting is None:
-            self._let_go_of_memory()
-            self.server.has_served(self)
-
-    async def _produce_in_turn(self, frame: produce.Frame) -> None:
-        try:
-            await (self._produce_crowd if frame.is_crowd else self._produce_slowly)(frame)
-        except Malformed as error:
-            self.refuse(str(error))
-        except DiskFailure as failure:
-            self.node.health.failure.fail(failure)
-        except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
-            self.met_a_bug("the beginning of a Produce request")
-        self._barrier = False
-        self._waiting = None
-        self.send_ready()
-        self._keep_pace()
-
-    async def _produce_slowly(self, frame: produce.Frame) -> None:
-        pending = await produce.begin_slowly(self, frame)
-        if pending.acks and not self.is_gone:
-            self.stand_in_line(pending)
-        pending.finish(self)
-
-    async def _produce_crowd(self, frame: produce.Frame) -> None:
-        """Few of those at a time, and each to its end."""
-        async with self.server.crowds.turn(self.address):
-            await produce.serve_crowd(self, frame)
 
     def _is_turn_over(self) -> bool:
         return self.node.world.clock.monotonic_s() - self._turn_began_s > TURN_S
@@ -299,7 +241,7 @@ class Connection:
         self._commit_produces()  # what was pipelined before must be in the log before this request looks
         self._look_at_other(api_key, version, correlation_id, position, end)
         if not self._has_room() or self._is_turn_over():
-            self._pause()
+            self.pause()
 
     def _look_at_other(self, api_key: int, version: int, correlation_id: int, position: int, end: int) -> None:
         api = api_for(api_key, version, to_nodes=self.server.is_for_nodes)
@@ -314,7 +256,7 @@ class Connection:
         request = Request(self, header.client_id, version, correlation_id)
         outcome: Any
         if end - position > LARGE_REQUEST and api_key != FETCH and not self.server.is_for_nodes:
-            slot, outcome = self.reserve(), self._handle_large(api, reader, request)
+            slot, outcome = self.reserve(), self._slow.handle_large(api, reader, request)
         else:
             message = api.request.decode(reader, version)
             slot = self.reserve()
@@ -323,17 +265,9 @@ class Connection:
                 return
             outcome = api.handle(message, request)
         if iscoroutine(outcome):
-            self._barrier = True
-            self.server.tasks.start(self._serve_slowly(slot, outcome, api_key, request), f"{api.name} {self.link.peer}")
+            self._slow.begin(slot, outcome, api.name, api_key, request)
         else:
             self.fill(slot, encode_response(correlation_id, api_key, version, outcome))
-
-    async def _handle_large(self, api: Api, reader: Reader, request: Request) -> Any:
-        """Tens of thousands of names take a tenth of a second to read. They stay in the buffer meanwhile, as the
-        connection waits."""
-        message = await self.node.world.threads.run(partial(api.request.decode, reader, request.version), lane=READING)
-        outcome = api.handle(message, request)
-        return await outcome if iscoroutine(outcome) else outcome
 
     def _begin_fetch(self, message: Any, request: Request, slot: Slot) -> None:
         pending = fetch.begin(message, request, slot)
@@ -341,35 +275,10 @@ class Connection:
             self._parked[pending] = pending.unkept_partitions
             self.server.parked.add(self._parked[pending])
 
-    def unpark(self, pending: fetch.PendingFetch) -> None:
+    def unpark(self, pending: ParkedFetch) -> None:
         partitions = self._parked.pop(pending, None)
         if partitions is not None:
             self.server.parked.remove(partitions)
-
-    async def _serve_slowly(self, slot: Slot, work: Coroutine[Any, Any, Any], api_key: int, request: Request) -> None:
-        try:
-            answer = await (self._large_answer if api_key in LARGE_ANSWERS else self._answer)(work, api_key, request)
-        except Malformed as error:
-            self.refuse(str(error))
-        except DiskFailure as failure:
-            self.node.health.failure.fail(failure)
-        except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
-            self.met_a_bug(f"api key {api_key} version {request.version}")
-        else:
-            self._barrier = False
-            self.answer_later(slot, (answer,))
-        finally:
-            work.close()  # if it never came to its turn
-
-    async def _answer(self, work: Awaitable[Any], api_key: int, request: Request) -> bytes:
-        return encode_response(request.correlation_id, api_key, request.version, await work)
-
-    async def _large_answer(self, work: Awaitable[Any], api_key: int, request: Request) -> bytes:
-        """Few at a time: each may take some 32 MiB, and is counted only when it is there."""
-        async with self.server.large_answers.turn(self.address):
-            await self.server.answers.has_room()
-            encode = partial(encode_response, request.correlation_id, api_key, request.version, await work)
-            return await self.node.world.threads.run(encode)
 
     def _commit_produces(self) -> None:
         """Write what is staged, and go on with the requests that it belongs to."""
@@ -414,7 +323,7 @@ class Connection:
         else:
             self.fill_with_slices(slot, chunks)
         self.send_ready()
-        self._keep_pace()
+        self.keep_pace()
 
     def answer_together(self, slot: Slot, answer: bytes) -> None:
         """`answer_later`, with whatever else is answered in this turn of the loop: one flush commits many requests."""
@@ -426,7 +335,7 @@ class Connection:
     def _send_together(self) -> None:
         self._is_about_to_send = False
         self.send_ready()
-        self._keep_pace()
+        self.keep_pace()
 
     def send_ready(self) -> None:
         """Send every answer that has no unanswered request before it."""
@@ -439,7 +348,7 @@ class Connection:
             ready += chunks
         if ready:
             self.link.send(ready)
-        if self._is_leaving and not slots and self._waiting is None:
+        if self._is_leaving and not slots and self._slow.produce_task is None:
             self.link.close()
 
     def refuse(self, reason: str) -> None:
@@ -462,25 +371,25 @@ class Connection:
     def _has_room(self) -> bool:
         return (
             len(self._slots) < IN_FLIGHT_MAX
-            and not self._barrier
+            and not self._slow.is_one_under_way
             and len(self._parked) < self.server.parked.allowance
             and self._waiting_bytes + self.link.queued_bytes <= self.server.answers.allowance
             and not self._is_leaving
         )
 
-    def _pause(self) -> None:
+    def pause(self) -> None:
         if not self._is_paused:
             self._is_paused = True
             self.link.pause_reading()
 
-    def _keep_pace(self) -> None:
+    def keep_pace(self) -> None:
         """Stop reading at a limit, and go on once nothing speaks against it any more."""
         if self._is_serving or self.is_gone:
             return
         if self._unread.made:
             self._count_unread()
         if not self._has_room() or (self._buffer.is_full and not self._holding.reserve(self._buffer.frame_beyond())):
-            self._pause()
+            self.pause()
         elif self._is_paused and not self._is_going_on:
             self._is_going_on = True
             # In a turn of its own: this may be the middle of another connection's, whose write woke a long poll here.

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from headrace.broker.node import Node
     from headrace.broker.partitions.pending_appends import PendingAppend
-    from headrace.servers.kafka.connections.connection import Connection
     from headrace.servers.kafka.handlers.records.produced_batches import Result
+    from headrace.servers.kafka.interfaces import ClientConnection
 
     Results = list[tuple[str | bytes, list[Result]]]
     """By topic, in the order of the request."""
@@ -83,9 +83,9 @@ class PendingProduce(Slot):
         self._timeout_ms = timeout_ms
         self._results = results
         self._awaited: int
-        self._connection: Connection
+        self._connection: ClientConnection
 
-    def finish(self, connection: Connection) -> None:
+    def finish(self, connection: ClientConnection) -> None:
         """Second stage, after the write: answer, or wait until every batch is committed."""
         if self.acks == ACKS_LEADER:
             connection.fill(self, self._answer())
@@ -97,7 +97,7 @@ class PendingProduce(Slot):
     def _all_results(self) -> Results:
         return self._results
 
-    def _wait(self, connection: Connection) -> None:
+    def _wait(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._awaited = 0
         for _, results in self._all_results():
@@ -125,7 +125,7 @@ class PendingProduce(Slot):
     def _encoded(self, results: Sequence[Result]) -> list[bytes]:
         return [encode_outcome(self._version, _outcome(result)) for result in results]
 
-    def _close_on_error(self, connection: Connection) -> None:
+    def _close_on_error(self, connection: ClientConnection) -> None:
         """A client that wants no answers learns of an error by losing its connection."""
         for topic, results in self._all_results():
             for result in results:
@@ -141,7 +141,7 @@ class PendingInTurns(PendingProduce):
 
     __slots__ = ("_begun",)
 
-    def __init__(self, connection: Connection, request: ProducedBatches, frame: Frame) -> None:
+    def __init__(self, connection: ClientConnection, request: ProducedBatches, frame: Frame) -> None:
         super().__init__(request.acks, request.timeout_ms, frame.version, frame.correlation_id, [])
         self._connection = connection
         self._awaited = 1  # for those that are not begun yet
@@ -161,7 +161,7 @@ class PendingInTurns(PendingProduce):
     def _note(self, results: list[Result]) -> None:
         self._begun += results
 
-    def _wait(self, connection: Connection) -> None:  # noqa: ARG002 - it is the one that it has
+    def _wait(self, connection: ClientConnection) -> None:  # noqa: ARG002 - it is the one that it has
         self._one_committed()
 
 
@@ -171,7 +171,7 @@ class PendingCrowd(PendingInTurns):
 
     __slots__ = ("_answers", "_is_committed")
 
-    def __init__(self, connection: Connection, request: ProducedBatches, frame: Frame) -> None:
+    def __init__(self, connection: ClientConnection, request: ProducedBatches, frame: Frame) -> None:
         super().__init__(connection, request, frame)
         self._answers: list[bytes] = []
         self._is_committed = asyncio.Event()
@@ -261,7 +261,7 @@ def _begin_some(node: Node, frame: Frame) -> PendingProduce | Frame:
     return PendingProduce(request.acks, request.timeout_ms, frame.version, frame.correlation_id, topics)
 
 
-async def begin_slowly(connection: Connection, frame: Frame) -> PendingProduce:
+async def begin_slowly(connection: ClientConnection, frame: Frame) -> PendingProduce:
     """First stage of a request that has to wait for something. Nobody may change its bytes meanwhile."""
     request = ProducedBatches(connection.node, frame, AT_ONCE)
     pending = PendingInTurns(connection, request, frame)
@@ -269,7 +269,7 @@ async def begin_slowly(connection: Connection, frame: Frame) -> PendingProduce:
     return pending
 
 
-async def serve_crowd(connection: Connection, frame: Frame) -> None:
+async def serve_crowd(connection: ClientConnection, frame: Frame) -> None:
     """Both stages of a request with very many batches. What is known of them takes memory until it is answered, so
     there should be few such requests at a time, and fewer that begin."""
     async with connection.server.crowds_beginning.turn(connection.address):
