@@ -11,7 +11,7 @@ import pytest
 from headrace.client.admin.admin import Admin
 from headrace.client.producing.producer import BatchingProducer
 from headrace.simulation.environment.universe import Universe, run
-from headrace.simulation.faults.faults import BAD_SECTOR
+from headrace.simulation.faults.disk_faults import BAD_SECTOR
 from headrace.simulation.scenario import run_scenario
 from tests.simulation.ready_clusters import ready_cluster
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from headrace.simulation.environment.universe import Universe, run
-from headrace.simulation.faults.faults import DISK_REPLACED, LOST_DISK
+from headrace.simulation.faults.lost_disks import DISK_REPLACED, LOST_DISK
 from headrace.simulation.scenario import run_scenario
 from tests.simulation.ready_clusters import controller_and_others, create_assigned, ready_cluster
 

@@ -16,7 +16,7 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.network import Address
 from headrace.simulation.cluster import NodeProcess
 from headrace.simulation.environment.universe import Universe, run
-from headrace.simulation.faults.faults import OLDER_DISK, TORN_DISK
+from headrace.simulation.faults.lost_disks import OLDER_DISK, TORN_DISK
 from headrace.simulation.scenario import run_scenario
 from headrace.storage.files import checkpoints, layout
 from tests.simulation.ready_clusters import controller_and_others, create_assigned, ready_cluster

@@ -23,7 +23,7 @@ from headrace.metadata.elections import partition_leaders as elections
 from headrace.model.names import NO_NODE, Offset
 from headrace.replication.remote_replicas import Followers
 from headrace.replication.replica import _UNBOUNDED, Replica
-from headrace.simulation.faults.faults import LOST_DISK
+from headrace.simulation.faults.lost_disks import LOST_DISK
 from headrace.simulation.history.history import Kind
 from headrace.simulation.scenario import run_scenario
 from headrace.wire.batches.header import read_header

@@ -24,7 +24,7 @@ BITS = 8
 LOOKED_FOR = 0.3  # of bad sectors, by a scrub and not by chance
 
 
-def rot(cluster: SimulatedCluster, process: NodeProcess, chance: Random) -> bool:
+def flip_a_bit(cluster: SimulatedCluster, process: NodeProcess, chance: Random) -> bool:
     """Flip a bit that a CRC covers, and let the node look. False if there is no place where that may happen now."""
     found = _place(cluster, process, chance)
     if found is None:
@@ -39,7 +39,7 @@ def rot(cluster: SimulatedCluster, process: NodeProcess, chance: Random) -> bool
     return True
 
 
-def spoil(cluster: SimulatedCluster, process: NodeProcess, chance: Random) -> bool:
+def spoil_a_sector(cluster: SimulatedCluster, process: NodeProcess, chance: Random) -> bool:
     """A sector of a log cannot be read from now on. False if there is no place where that may happen now."""
     if any(file.has_bad_sector for other in cluster.nodes for file in other.host.device.contents()):
         return False  # one copy at a time
