@@ -13,18 +13,18 @@ With a transactional id, messages become visible together or not at all, to whoe
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from headrace.client.connections.cluster import no_such_partition
-from headrace.client.errors import ClientError, DeliveryFailed, TransactionAborted
+from headrace.client.errors import ClientError, TransactionAborted
 from headrace.client.producing.batch import PendingBatch, Receipt
 from headrace.client.producing.delivery import Deliveries
 from headrace.client.producing.lane import Lane
-from headrace.client.producing.partitioner import StickyPartitioner
+from headrace.client.producing.partitioner import StickyPartitioners
+from headrace.client.producing.send_buffer import SendBuffer, UnseenFailures
 from headrace.model.errors import Refusal
 from headrace.model.names import NO_TIMESTAMP, TIMESTAMP_MAX_MS, TopicPartition
 from headrace.runtime.tasks import TaskScope, uninterrupted
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
     from headrace.client.connections.view import Topic
     from headrace.client.groups.group_offsets import GroupMetadata
+    from headrace.client.producing.partitioner import StickyPartitioner
     from headrace.client.producing.transactions import Outcome, Transactions
     from headrace.wire.batches.records import Headers
 
@@ -47,7 +48,6 @@ LINGER_MS = 5.0  # Kafka's default since 4.0: little delay, far fewer requests
 DELIVERY_TIMEOUT_S = 120.0  # Kafka's delivery.timeout.ms: from `send` to giving up, retries included
 TRANSACTION_TIMEOUT_MS = 60_000  # Kafka's default: how long an open transaction may hold up those who read committed
 _PAYLOAD = (bytes, type(None), bytearray, memoryview)  # what a key or a value may be
-UNSEEN_FAILURES_MAX = 1000  # kept for `flush` to tell; whoever never flushes must not fill the memory
 
 
 class Acks(IntEnum):
@@ -102,11 +102,10 @@ class BatchingProducer:
         """Of keys and values."""
         self.failed_count = 0
         self._cluster = cluster
-        self._stickies: dict[str, tuple[Topic, StickyPartitioner]] = {}
+        self._stickies = StickyPartitioners(cluster)
         self._lanes: dict[TopicPartition, Lane] = {}
-        self._buffered_bytes = 0
-        self._room_waiters: deque[asyncio.Future[None]] = deque()
-        self._unseen_failures: list[PendingBatch] = []
+        self._buffer = SendBuffer()
+        self._unseen_failures = UnseenFailures()
         self._scope = TaskScope(self._broke)
         self._transactions: Transactions | None = None
         if self.settings.transactional_id is not None:
@@ -127,7 +126,7 @@ class BatchingProducer:
 
     @property
     def buffered_bytes(self) -> int:
-        return self._buffered_bytes
+        return self._buffer.used_bytes
 
     async def send(
         self,
@@ -143,10 +142,11 @@ class BatchingProducer:
         _expect_payload(key, value)
         if timestamp_ms is not None and not NO_TIMESTAMP <= timestamp_ms <= TIMESTAMP_MAX_MS:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, expected milliseconds since 1970, at most 2**62")
-        known, sticky = self._known_topic(topic) or await self._learn_topic(topic)
+        known, sticky = self._stickies.known(topic) or await self._stickies.learn(topic)
         record_bytes = record_size_max(key, value, headers)
-        while self._buffered_bytes and self._buffered_bytes + record_bytes > self.settings.buffer_bytes:
-            await self._wait_for_room()
+        buffer = self._buffer
+        while buffer.used_bytes and buffer.used_bytes + record_bytes > self.settings.buffer_bytes:
+            await buffer.wait_for_room()
         if self._is_closed:
             raise ClientError("this producer is closed")
         if self._broken is not None:
@@ -165,7 +165,7 @@ class BatchingProducer:
         position = batch.append(
             self._cluster.clock.wall_ms() if timestamp_ms is None else timestamp_ms, key, value, headers
         )
-        self._buffered_bytes += batch.size - before
+        buffer.used_bytes += batch.size - before
         if batch.is_full():
             self.flush_batch(batch)
             await asyncio.sleep(0)  # a caller that never waits would otherwise keep the batch from leaving
@@ -177,9 +177,7 @@ class BatchingProducer:
         DeliveryFailed if a message was lost that nobody watched.
         """
         await self._send_out()
-        failures, self._unseen_failures = [batch for batch in self._unseen_failures if not batch.is_watched], []
-        if failures:
-            raise _delivery_failed(failures)
+        self._unseen_failures.raise_any()
 
     async def _send_out(self) -> None:
         unsent = [batch for lane in self._lanes.values() for batch in lane.batches]
@@ -253,7 +251,7 @@ class BatchingProducer:
         transactions = self._need_transactions()
         transactions.begin_commit()
         await self._send_out()
-        self._unseen_failures = []  # the commit tells
+        self._unseen_failures.forget()  # the commit tells
         await asyncio.sleep(0)  # a cancel that is on its way already comes before the commit
         await uninterrupted(transactions.commit())
 
@@ -284,7 +282,7 @@ class BatchingProducer:
             for batch in under_way:
                 batch.deadline_s = 0.0  # no more attempts
                 await asyncio.shield(batch.settled)
-        self._unseen_failures = []
+        self._unseen_failures.forget()
 
     def _need_transactions(self) -> Transactions:
         if self._transactions is None:
@@ -310,7 +308,7 @@ class BatchingProducer:
         lane = self._lanes[batch.partition]
         if lane.filling is batch:
             lane.close_filling()
-            self._move_sticky_on(batch.partition)
+            self._stickies.move_on(batch.partition)
         self._deliveries.wake(lane)
 
     def _create_batch(self, lane: Lane) -> PendingBatch:
@@ -324,7 +322,7 @@ class BatchingProducer:
             deadline_s=now_s + settings.delivery_timeout_s,
         )
         lane.filling = batch
-        self._buffered_bytes += batch.size
+        self._buffer.used_bytes += batch.size
         asyncio.get_running_loop().call_later(settings.linger_ms / 1000, self._linger_ended, lane, batch)
         return batch
 
@@ -340,43 +338,20 @@ class BatchingProducer:
             self.flush_batch(lane.filling)
         return sticky.partition
 
-    def _move_sticky_on(self, partition: TopicPartition) -> None:
-        entry = self._stickies.get(partition.topic)
-        if entry is not None and entry[1].partition == partition.partition:
-            entry[1].move_on()
-
-    # Topics.
-
-    def _known_topic(self, name: str) -> tuple[Topic, StickyPartitioner] | None:
-        """What the last message found, as long as the cluster says nothing else."""
-        entry = self._stickies.get(name)
-        return entry if entry is not None and entry[0] is self._cluster.known_topic(name) else None
-
-    async def _learn_topic(self, name: str) -> tuple[Topic, StickyPartitioner]:
-        topic = await self._cluster.topic(name)
-        entry = self._stickies.get(name)
-        if entry is None:
-            sticky = StickyPartitioner(topic, self._cluster.entropy.fraction())
-        else:
-            sticky = entry[1]
-            sticky.learn(topic)
-        self._stickies[name] = (topic, sticky)
-        return topic, sticky
-
     # Outcomes, as `Deliveries` finds them.
 
     def batch_left(self, batch: PendingBatch) -> None:
         """A batch that lingered is on its way: messages without a key move on with it."""
-        self._move_sticky_on(batch.partition)
+        self._stickies.move_on(batch.partition)
 
     def batch_split(self, batch: PendingBatch, halves: tuple[PendingBatch, PendingBatch]) -> None:
-        self._buffered_bytes += sum(half.size for half in halves) - batch.size
+        self._buffer.used_bytes += sum(half.size for half in halves) - batch.size
         batch.settle()
 
     def batch_delivered(self, batch: PendingBatch) -> None:
         self.delivered_count += batch.count
         self.delivered_bytes += batch.content_bytes
-        self._settle(batch)
+        self._buffer.settle(batch)
 
     def batch_failed(self, batch: PendingBatch, error: Exception) -> None:
         if self._transactions is not None:
@@ -386,21 +361,8 @@ class BatchingProducer:
     def _fail(self, batch: PendingBatch, error: Exception) -> None:
         batch.error = error
         self.failed_count += batch.count
-        self._unseen_failures = [failed for failed in self._unseen_failures if not failed.is_watched]
-        if len(self._unseen_failures) < UNSEEN_FAILURES_MAX:
-            self._unseen_failures.append(batch)
-        self._settle(batch)
-
-    def _settle(self, batch: PendingBatch) -> None:
-        self._buffered_bytes -= batch.size
-        batch.settle()
-        while self._room_waiters:
-            _wake(self._room_waiters.popleft())
-
-    async def _wait_for_room(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._room_waiters.append(waiter)
-        await waiter
+        self._unseen_failures.add(batch)
+        self._buffer.settle(batch)
 
     def _broke(self, name: str, error: BaseException) -> None:
         """A bug in a delivery: whatever waits for it must not wait for ever.
@@ -422,23 +384,9 @@ class BatchingProducer:
                 self.batch_failed(batch, error)
 
 
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
-
-
 def _expect_payload(key: object, value: object) -> None:
     if isinstance(key, _PAYLOAD) and isinstance(value, _PAYLOAD):
         return
     name, wrong = ("value", value) if isinstance(key, _PAYLOAD) else ("key", key)
     remedy = "; encode it first" if isinstance(wrong, str) else ""
     raise TypeError(f"the {name} of a message is bytes or None, not {type(wrong).__name__}{remedy}")
-
-
-def _delivery_failed(failures: list[PendingBatch]) -> DeliveryFailed:
-    count = sum(batch.count for batch in failures)
-    first = failures[0]
-    assert first.error is not None
-    cause = next(iter(first.errors_by_position.values()), first.error)
-    noun = "message was" if count == 1 else "messages were"
-    return DeliveryFailed(f"{count:,} {noun} not delivered to {first.partition.topic!r}: {cause}", count, cause)
