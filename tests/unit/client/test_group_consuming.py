@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.connections.cluster import MAIN_LANE, ClusterSettings
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.connections.pool import MAIN_LANE
 from headrace.client.errors import ClientError
 from headrace.client.groups.consumer_protocol import encode_assignment
 from headrace.client.groups.group_consumer import GroupConsumer, GroupConsumerSettings
@@ -215,7 +216,7 @@ async def test_whoever_has_no_time_for_a_farewell_reads_no_more_all_the_same(
     await until(lambda: node.asked(ApiKey.LEAVE_GROUP))
     closing.cancel()
     await asyncio.wait([closing])
-    assert [lane for (_, lane), connection in cluster._connections.items() if not connection.is_lost] == [MAIN_LANE]
+    assert cluster._pool.living_lanes() == [MAIN_LANE]
     assert not len(consumer._reader._scope)
 
 

@@ -28,12 +28,16 @@ BY_DEFAULT = -1  # partitions or replicas: as many as the cluster's settings say
 
 
 class ResourceType(IntEnum):
+    """What kind of thing has settings, by its number in the protocol."""
+
     TOPIC = 2
     BROKER = 4
     GROUP = 32
 
 
 class ConfigSource(IntEnum):
+    """Where a setting's value comes from, by its number in the protocol."""
+
     UNKNOWN = 0
     TOPIC = 1
     BROKER = 2
@@ -49,6 +53,8 @@ class ConfigSource(IntEnum):
 
 
 class ConfigChange(IntEnum):
+    """What to do with a setting. APPEND and SUBTRACT are for lists, such as `cleanup.policy`."""
+
     SET = 0
     DELETE = 1
     APPEND = 2
@@ -66,6 +72,8 @@ class Resource(NamedTuple):
 
 
 class Config(NamedTuple):
+    """One setting of a resource, and where its value comes from. A sensitive one has no value here."""
+
     name: str
     value: str | None
     source: ConfigSource
@@ -75,10 +83,13 @@ class Config(NamedTuple):
 
     @property
     def is_default(self) -> bool:
+        """True if nobody has set it."""
         return self.source in {ConfigSource.DEFAULT, ConfigSource.UNKNOWN}
 
 
 class ClusterNode(NamedTuple):
+    """A node as the controller knows it. One that is fenced serves nothing: it is down, or not let in yet."""
+
     node_id: NodeId
     address: Address
     rack: str | None
@@ -87,6 +98,8 @@ class ClusterNode(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
+    """The cluster's name, its controller, and its nodes by id."""
+
     cluster_id: str
     controller_id: NodeId
     nodes: tuple[ClusterNode, ...]
@@ -115,6 +128,15 @@ class LogDir(NamedTuple):
 
 
 class Admin:
+    """Topics, settings, nodes and disks of a cluster. Make one whenever it is needed; it holds nothing but the cluster.
+
+        async with system_cluster("localhost:9092") as cluster:
+            await Admin(cluster).create_topic("orders", partitions=6, configs={"retention.ms": "86400000"})
+
+    Every method raises Refusal if a node says no, with the node's words and an error code, and ClusterUnreachable if no
+    node answers. Trouble that passes, such as an election, is waited out for `retry_for_s` of the cluster's settings.
+    """
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._timeout_ms = int(cluster.settings.request_timeout_s * 1000)
@@ -129,6 +151,12 @@ class Admin:
         replication_factor: int = BY_DEFAULT,
         configs: Mapping[str, str] | None = None,
     ) -> None:
+        """Create a topic; returns when it can be used.
+
+        `partitions` and `replication_factor` are the cluster's defaults if they are left out; `configs` are the topic's
+        own settings, such as `{"cleanup.policy": "compact"}`. Refusal TOPIC_ALREADY_EXISTS if there is one of that
+        name.
+        """
         from headrace.wire.messages.create_topics import (  # noqa: PLC0415
             CreatableTopic,
             CreatableTopicConfig,
@@ -148,6 +176,7 @@ class Admin:
         await self._cluster.persist(attempt)
 
     async def delete_topic(self, name: str) -> None:
+        """Delete a topic with all of its records. Refusal UNKNOWN_TOPIC_OR_PARTITION if there is none."""
         from headrace.wire.messages.delete_topics import (  # noqa: PLC0415
             DeleteTopicsRequest,
             DeleteTopicsResponse,
@@ -165,7 +194,10 @@ class Admin:
         await self._cluster.persist(attempt)
 
     async def add_partitions(self, name: str, total: int) -> None:
-        """Raise a topic's partitions to `total`."""
+        """Raise a topic's partitions to `total`. Refusal INVALID_PARTITIONS if it has as many already.
+
+        Keys are spread over the new number from then on: a key's later records may be in another partition.
+        """
         from headrace.wire.messages.create_partitions import (  # noqa: PLC0415
             CreatePartitionsRequest,
             CreatePartitionsResponse,
@@ -183,14 +215,19 @@ class Admin:
         await self._cluster.persist(attempt)
 
     async def list_topics(self) -> list[Topic]:
+        """All topics, by name."""
         view = await self._cluster.survey()
         return [view.topics[name] for name in sorted(view.topics)]
 
     async def describe_topic(self, name: str) -> Topic:
+        """A topic with its partitions, their leaders and replicas. Refusal if there is none."""
         return await self._cluster.topic(name)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
-        """Delete what lies before these offsets (-1: all that is committed). Returns the new first offsets."""
+        """Delete what lies before these offsets (-1: all that is committed). Returns the new first offsets.
+
+        Whole segments go from disk, later; but from now on nobody is given anything before these offsets.
+        """
         from headrace.wire.messages.delete_records import (  # noqa: PLC0415
             DeleteRecordsPartition,
             DeleteRecordsRequest,
@@ -224,6 +261,7 @@ class Admin:
     # Settings.
 
     async def describe_configs(self, resource: Resource, *, with_documentation: bool = False) -> list[Config]:
+        """The settings of a topic, node or group, by name. `with_documentation` asks for their explanations."""
         from headrace.wire.messages.describe_configs import (  # noqa: PLC0415
             DescribeConfigsRequest,
             DescribeConfigsResource,
@@ -244,7 +282,13 @@ class Admin:
         return await self._cluster.persist(attempt)
 
     async def alter_configs(self, resource: Resource, changes: Sequence[tuple[str, ConfigChange, str | None]]) -> None:
-        """All changes or none."""
+        """Change settings of one resource: all of these changes or none.
+
+            topic = Resource(ResourceType.TOPIC, "orders")
+            await admin.alter_configs(topic, [("retention.ms", ConfigChange.SET, "60000")])
+
+        Refusal INVALID_CONFIG if a name or a value is not accepted.
+        """
         from headrace.wire.messages.incremental_alter_configs import (  # noqa: PLC0415
             AlterableConfig,
             AlterConfigsResource,
@@ -293,6 +337,7 @@ class Admin:
         return await self._cluster.persist(attempt)
 
     async def log_dirs(self, node_id: int) -> list[LogDir]:
+        """What lies in the directories of one node, and how much room is left there."""
         from headrace.wire.messages.describe_log_dirs import (  # noqa: PLC0415
             DescribeLogDirsRequest,
             DescribeLogDirsResponse,
@@ -332,7 +377,7 @@ class Admin:
         return await self._cluster.persist(attempt)
 
     async def all_log_dirs(self) -> list[LogDir]:
-        """Of every node."""
+        """What lies in the directories of every node that is alive."""
         nodes = (await self._cluster.persist(self._cluster.refresh)).nodes
         return [directory for node_id in sorted(nodes) for directory in await self.log_dirs(node_id)]
 

@@ -29,6 +29,8 @@ class QuorumMember(NamedTuple):
 
 
 class Quorum(NamedTuple):
+    """Who agrees on the metadata: the leader is the controller, voters elect it, learners only follow."""
+
     leader: NodeId
     term: Epoch
     high_watermark: Offset
@@ -45,20 +47,26 @@ class Move(NamedTuple):
 
 
 class PlannedMove(NamedTuple):
+    """A move that `plan_rebalance` proposes: from the replicas that a partition has to those of `target`."""
+
     partition: TopicPartition
     replicas: tuple[int, ...]
     target: tuple[int, ...]
 
     @property
     def coming(self) -> tuple[int, ...]:
+        """Nodes that would get a replica."""
         return tuple(node_id for node_id in self.target if node_id not in self.replicas)
 
     @property
     def going(self) -> tuple[int, ...]:
+        """Nodes that would give their replica up."""
         return tuple(node_id for node_id in self.replicas if node_id not in self.target)
 
 
 class RebalancePlan(NamedTuple):
+    """Moves to hand to `reassign`, all or some. Nothing has moved yet."""
+
     moves: tuple[PlannedMove, ...]
     stuck_replicas: int
     """Replicas that have to go, and have no place to go to."""
@@ -75,6 +83,8 @@ class DamagedPlace(NamedTuple):
 
 
 class ScrubProgress(NamedTuple):
+    """How far a node has checked its files, and what it found damaged."""
+
     is_running: bool
     checked_bytes: int
     total_bytes: int
@@ -82,12 +92,20 @@ class ScrubProgress(NamedTuple):
 
 
 class ClusterAdmin:
+    """The cluster as a whole: the metadata quorum, replicas and their leaders, nodes.
+
+    As with `Admin`, Refusal is what a node says no to, and trouble that passes is waited out.
+    """
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._timeout_ms = int(cluster.settings.request_timeout_s * 1000)
 
     async def describe_quorum(self) -> Quorum:
-        """Refusal NOT_LEADER_OR_FOLLOWER if nobody leads the metadata log, which means that there is no controller."""
+        """Who agrees on the metadata, and how far each of them is.
+
+        Refusal NOT_LEADER_OR_FOLLOWER if nobody leads the metadata log, which means that there is no controller.
+        """
         from headrace.wire.messages.describe_quorum import (  # noqa: PLC0415
             DescribeQuorumRequest,
             DescribeQuorumResponse,
@@ -119,7 +137,8 @@ class ClusterAdmin:
     ) -> dict[TopicPartition, Refusal]:
         """Begin to move partitions to these nodes; None stops a move. Returns why, for those that are not moved.
 
-        `may_resize`: whether a partition may get more or fewer replicas than it has.
+        The first node of each list is the preferred leader. `may_resize`: whether a partition may get more or fewer
+        replicas than it has. It returns when the moves have begun; `list_reassignments` says how they go on.
         """
         from headrace.wire.messages.alter_partition_reassignments import (  # noqa: PLC0415
             AlterPartitionReassignmentsRequest,
@@ -180,7 +199,10 @@ class ClusterAdmin:
         }
 
     async def plan_rebalance(self, away_from: int = ALL_NODES) -> RebalancePlan:
-        """What would have to move so that each node has its share; or only what one node has to give up."""
+        """What would have to move so that each node has its share; or only what the node `away_from` has to give up.
+
+        Nothing moves: hand the moves to `reassign`.
+        """
         from headrace.wire.messages.plan_rebalance import (  # noqa: PLC0415
             PlanRebalanceRequest,
             PlanRebalanceResponse,
@@ -273,7 +295,7 @@ class ClusterAdmin:
         return ScrubProgress(answer.is_running, answer.checked_bytes, answer.total_bytes, damaged)
 
     async def unregister_node(self, node_id: int) -> None:
-        """Forget a node that has stopped for good and has no replica."""
+        """Forget a node that has stopped for good. Refusal if it is alive, or has a replica."""
         from headrace.wire.messages.unregister_broker import (  # noqa: PLC0415
             UnregisterBrokerRequest,
             UnregisterBrokerResponse,

@@ -30,6 +30,8 @@ _NOT_OF_THIS_KIND = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION
 
 
 class GroupListing(NamedTuple):
+    """A group, as the list of all groups has it. `protocol_type` is `consumer` for groups that read topics."""
+
     group_id: str
     state: str
     type: str
@@ -37,6 +39,8 @@ class GroupListing(NamedTuple):
 
 
 class GroupMember(NamedTuple):
+    """A member of a group and the partitions that it reads. `instance_id` is that of a static member."""
+
     member_id: str
     instance_id: str | None
     client_id: str
@@ -45,6 +49,8 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
+    """A group with its members and the node that coordinates it."""
+
     group_id: str
     type: str
     """`classic`, or `consumer` for groups of the newer protocol (KIP-848)."""
@@ -69,12 +75,21 @@ class PartitionLag(NamedTuple):
 
 
 class GroupAdmin:
+    """Groups of both protocols, and their offsets.
+
+    for lag in await GroupAdmin(cluster).lag("billing"):
+        print(lag.partition, lag.lag)
+    """
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._coordinators: dict[str, Coordinator] = {}
 
     async def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
-        """The groups of all nodes, by name."""
+        """The groups of all nodes, by name.
+
+        `states` and `types` choose among them, in Kafka's words: `Stable`, `Empty`; `classic`, `consumer`. Empty: all.
+        """
         from headrace.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse  # noqa: PLC0415
 
         async def attempt() -> list[GroupListing]:
@@ -96,7 +111,7 @@ class GroupAdmin:
         return await self._cluster.persist(attempt)
 
     async def describe(self, group_id: str) -> GroupDescription:
-        """Refusal GROUP_ID_NOT_FOUND if there is no such group, of either kind."""
+        """A group of either protocol with its members. Refusal GROUP_ID_NOT_FOUND if there is none."""
         try:
             return await self._describe_consumer_group(group_id)
         except Refusal as refusal:
@@ -148,7 +163,9 @@ class GroupAdmin:
     # Offsets.
 
     async def offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """All that the group has committed; nothing for a group that is not there."""
+        """All that the group has committed, by partition; each is the next offset to read. Empty for a group that is
+        not there.
+        """
         return await fetch_offsets(self._coordinator(group_id), group_id)
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -165,7 +182,7 @@ class GroupAdmin:
             raise
 
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
-        """Forget offsets of topics that no member reads."""
+        """Forget offsets of topics that no member reads. Refusal if a member does."""
         from headrace.wire.messages.offset_delete import (  # noqa: PLC0415
             OffsetDeleteRequest,
             OffsetDeleteRequestPartition,
@@ -202,7 +219,11 @@ class GroupAdmin:
     async def lag(
         self, group_id: str, *, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     ) -> list[PartitionLag]:
-        """For every partition that the group has committed or reads now. Topics that are gone are left out."""
+        """How far the group is behind, for every partition that it has committed or reads now.
+
+        With READ_COMMITTED the end is the last stable offset. Topics that are gone are left out. Refusal
+        GROUP_ID_NOT_FOUND if there is no such group.
+        """
         committed = await self.offsets(group_id)
         owners = {name: member for member in (await self.describe(group_id)).members for name in member.partitions}
         names = await self._those_there({*committed, *owners})

@@ -23,6 +23,8 @@ MARKER_VERSIONS = (1, 1)  # an operator's marker belongs to no version of the tr
 
 
 class TransactionListing(NamedTuple):
+    """A transactional id, as the list of all of them has it. `state` is in Kafka's words, such as `Ongoing`."""
+
     transactional_id: str
     producer_id: ProducerId
     state: str
@@ -30,6 +32,8 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
+    """A transactional id with what its transaction has written to."""
+
     transactional_id: str
     state: str
     producer_id: ProducerId
@@ -54,13 +58,19 @@ class ActiveProducer(NamedTuple):
 
 
 class TransactionAdmin:
+    """Transactions of all producers: which are open, where, since when; and an end for those that nobody ends."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def list_transactions(
         self, states: Sequence[str] = (), producer_ids: Sequence[int] = (), *, older_than_ms: int = -1
     ) -> list[TransactionListing]:
-        """The transactional ids of all nodes. Refusal for a state that the nodes do not know."""
+        """The transactional ids of all nodes; of these states, of these producers, and open for longer than
+        `older_than_ms`.
+
+        Refusal INVALID_REQUEST for a state that the nodes do not know.
+        """
         from headrace.wire.messages.list_transactions import (  # noqa: PLC0415
             ListTransactionsRequest,
             ListTransactionsResponse,

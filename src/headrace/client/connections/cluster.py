@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client.connections.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, SOFTWARE_NAME, Connection
+from headrace.client.connections.pool import MAIN_LANE, ConnectionPool, look_at_result
 from headrace.client.connections.view import ClusterView, Topic, parse_addresses, view_of
 from headrace.client.errors import (
     ClientError,
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAIN_LANE = "main"
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
+    """How a client reaches a cluster, and how long it waits out what may pass."""
+
     client_id: str = SOFTWARE_NAME
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     request_timeout_s: float = REQUEST_TIMEOUT_S
@@ -60,6 +61,16 @@ class ClusterSettings:
 
 
 class Cluster:
+    """A client's view of a cluster, and its connections. Use it with `async with`; any number of producers and
+    consumers share one.
+
+        async with system_cluster("localhost:9092") as cluster:
+            topic = await cluster.topic("orders")
+
+    `bootstrap` are the addresses to begin with; the nodes say where the others are. `system_cluster` makes one on real
+    sockets; the simulator hands in a network, a clock and an entropy of its own.
+    """
+
     def __init__(
         self,
         bootstrap: Sequence[Address],
@@ -76,14 +87,11 @@ class Cluster:
         """Those who ride out trouble at the moment."""
         self._bootstrap = tuple(bootstrap)
         self._network = network
-        self._connections: dict[tuple[Address, str], Connection] = {}
-        self._opening: dict[tuple[Address, str], asyncio.Task[Connection]] = {}
+        self._pool = ConnectionPool(self._open)
         self._topics: dict[str, float] = {}  # those that callers asked for, and when each was last seen
         self._refreshing: asyncio.Task[ClusterView] | None = None
         self._topics_asked = 0  # how many of them the request under way asks for
-        self._lane_count = 0
         self._guide: Connection | None = None  # whom we ask what anybody knows
-        self._reached: dict[Address, None] = {}
         self._out_of_touch: ClientError | None = None  # why nobody could be asked the last time
 
     async def __aenter__(self) -> Cluster:
@@ -93,13 +101,10 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
+        """Close every connection. Requests under way fail with ConnectionLost."""
         if self._refreshing is not None:
             self._refreshing.cancel()
-        for opening in list(self._opening.values()):
-            opening.cancel()
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self._pool.close()
 
     # What the cluster looks like.
 
@@ -112,11 +117,11 @@ class Cluster:
             await _ended(self._refreshing)  # it was sent before our topic was wanted
         self._topics_asked = len(self._topics)
         self._refreshing = asyncio.get_running_loop().create_task(self._refresh(), name="refresh metadata")
-        self._refreshing.add_done_callback(_look_at_result)
+        self._refreshing.add_done_callback(look_at_result)
         return await asyncio.shield(self._refreshing)
 
     async def survey(self) -> ClusterView:
-        """Every topic there is. The view that `topic` answers from stays as it is."""
+        """A view of every topic there is. What `topic` answers from stays as it is."""
         return await self.persist(lambda: self._ask_metadata(None))
 
     def known_topic(self, name: str) -> Topic | None:
@@ -127,7 +132,10 @@ class Cluster:
         return topic
 
     async def topic(self, name: str) -> Topic:
-        """A topic by name. Refusal if there is none, after `topic_wait_s`."""
+        """A topic by name, as it was described `metadata_age_max_s` ago or later.
+
+        Refusal UNKNOWN_TOPIC_OR_PARTITION if there is none, after `topic_wait_s`. It does not create topics.
+        """
         topic = self.known_topic(name)
         if topic is not None:
             return topic
@@ -169,17 +177,23 @@ class Cluster:
         return Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"no node that is alive leads {name}")
 
     def topic_id(self, name: str) -> TopicId:
+        """The id of a topic that was asked for before; NO_TOPIC_ID if it is not known."""
         topic = self.view.topics.get(name)
         return NO_TOPIC_ID if topic is None else topic.topic_id
 
     # Asking.
 
     async def ask(self, message: Message, answer: type[Answer], *, timeout_s: float | None = None) -> Answer:
-        """Ask whichever node answers first."""
+        """Ask whichever node there is a connection to; `answer` is the class of the response.
+
+        One attempt: ClusterUnreachable if no node takes a connection, ConnectionLost or RequestTimedOut if this one
+        does not answer. Wrap it in `persist` to wait that out.
+        """
         connection = await self.any_connection()
         return await connection.request(message, answer, timeout_s=timeout_s)
 
     async def ask_controller(self, message: Message, answer: type[Answer]) -> Answer:
+        """Ask the controller; or any node while it is not known, for nodes pass such requests on. One attempt."""
         if self.view.controller_id == NO_NODE:
             await self.refresh()
         if self.view.controller_id not in self.view.nodes:
@@ -188,7 +202,10 @@ class Cluster:
         return await connection.request(message, answer)
 
     async def persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Repeat an attempt while what stops it may pass by itself, for `ride_out_s` at most."""
+        """Repeat an attempt while what stops it may pass by itself, and look at the metadata anew before each.
+
+        How long depends on the trouble: `retry_for_s` or `away_for_s` of the settings. Then the last trouble is raised.
+        """
         is_repeated = False
         with Patience(self) as patience:
             while True:
@@ -250,84 +267,66 @@ class Cluster:
         others = [address for address in self._addresses() if self._guide is None or address != self._guide.address]
         if not others:
             return
-        key = (others[int(self.entropy.fraction() * len(others))], MAIN_LANE)
-        connection = self._connections.get(key)
-        if connection is not None and not connection.is_lost:
+        other = others[int(self.entropy.fraction() * len(others))]
+        connection = self._pool.get_nowait(other)
+        if connection is not None:
             self._guide = connection
         else:
-            self._open_soon(key)
+            self._pool.open_soon(other)
 
     async def _reach_anybody(self) -> Connection:
-        for (_, lane), connection in self._connections.items():
-            if lane == MAIN_LANE and not connection.is_lost:
-                return connection
+        connection = self._pool.any_shared()
+        if connection is not None:
+            return connection
         patience = Patience(self, self.settings.reach_for_s)
         while True:
             troubles: list[str] = []
             for address in self._addresses():
                 try:
-                    return await self._connection(address, MAIN_LANE)
+                    return await self._pool.get(address)
                 except ConnectionLost as trouble:
                     troubles.append(str(trouble))
             await patience.wait_or_raise(ClusterUnreachable(_unreachable(troubles)))
 
     async def node_connection(self, node_id: int, lane: str = MAIN_LANE) -> Connection:
-        """The connection to one node, at the address that the cluster gives for it."""
+        """The connection to one node, at the address that the cluster gives for it. One attempt.
+
+        `lane` names a connection apart from that which all others share: see `new_lane`. NeverReached if nothing has
+        ever answered there: the address may be wrong.
+        """
         node = self.view.nodes.get(node_id)
         if node is None:
             raise ConnectionLost(f"node {node_id} is not known to the cluster")
         try:
-            return await self._connection(node.address, lane)
+            return await self._pool.get(node.address, lane)
         except ConnectionLost as trouble:
             if node.address in self._bootstrap:
                 raise
-            kind = ConnectionLost if node.address in self._reached else NeverReached
+            kind = ConnectionLost if node.address in self._pool.reached else NeverReached
             raise kind(_advertised_wrongly(node, trouble)) from trouble
 
     def new_lane(self, purpose: str) -> str:
         """A name for connections that nobody else uses. Whoever waits long holds up what is asked behind it."""
-        self._lane_count += 1
-        return f"{purpose} {self._lane_count}"
+        return self._pool.new_lane(purpose)
 
     def close_lane(self, lane: str) -> None:
-        for key in [key for key in self._opening if key[1] == lane]:
-            self._opening[key].cancel()
-        for key in [key for key in self._connections if key[1] == lane]:
-            self._connections.pop(key).close()
+        """Close the connections of this name. Requests under way on them fail with ConnectionLost."""
+        self._pool.close_lane(lane)
 
     def _addresses(self) -> list[Address]:
         """Nodes that we know first: bootstrap addresses may be long out of date. Each address once."""
         known = [node.address for node in self.view.nodes.values()]
         return list(dict.fromkeys([*known, *self._bootstrap]))
 
-    async def _connection(self, address: Address, lane: str) -> Connection:
-        key = (address, lane)
-        connection = self._connections.get(key)
-        if connection is not None and not connection.is_lost:
-            return connection
-        return await asyncio.shield(self._open_soon(key))
-
-    def _open_soon(self, key: tuple[Address, str]) -> asyncio.Task[Connection]:
-        opening = self._opening.get(key)
-        if opening is None:
-            opening = asyncio.get_running_loop().create_task(self._open(key), name=f"connect to {key[0]}")
-            self._opening[key] = opening
-            opening.add_done_callback(lambda _: self._opening.pop(key, None))
-            opening.add_done_callback(_look_at_result)
-        return opening
-
-    async def _open(self, key: tuple[Address, str]) -> Connection:
+    async def _open(self, address: Address) -> Connection:
         settings = self.settings
-        connection = await Connection.open(
+        return await Connection.open(
             self._network,
-            key[0],
+            address,
             client_id=settings.client_id,
             connect_timeout_s=settings.connect_timeout_s,
             request_timeout_s=settings.request_timeout_s,
         )
-        self._connections[key] = connection
-        self._reached[connection.address] = None
-        return connection
 
     # Metadata.
 
@@ -380,6 +379,7 @@ class Patience:
         self._cluster.waiting.pop(self, None)
 
     async def wait_or_raise(self, trouble: Exception) -> None:
+        """Sleep until the next attempt; or raise `trouble` if the time is up."""
         limit_s = self.limit_s
         if limit_s is None:
             self._note(trouble)
@@ -403,7 +403,11 @@ class Patience:
 
 
 def system_cluster(bootstrap: str, settings: ClusterSettings | None = None) -> Cluster:
-    """A cluster reached over real sockets: `host:port`, or several with commas between."""
+    """A cluster reached over real sockets: `host:port`, or several with commas between. It connects when it is first
+    asked.
+
+    ValueError if that is no address.
+    """
     from headrace.runtime.clock import SystemClock  # noqa: PLC0415 - the simulator brings its own
     from headrace.runtime.entropy import SystemEntropy  # noqa: PLC0415
     from headrace.runtime.network import SystemNetwork  # noqa: PLC0415
@@ -418,13 +422,8 @@ async def _ended(task: asyncio.Task[T]) -> None:
     await ended
 
 
-def _look_at_result(task: asyncio.Task[T]) -> None:
-    """Everybody who waited may have given up; asyncio would complain about an error that nobody saw."""
-    if not task.cancelled():
-        task.exception()
-
-
 def no_such_partition(topic: Topic, partition: int) -> Refusal:
+    """What to raise for a partition that the topic does not have."""
     return Refusal(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"topic {topic.name!r} has no partition {partition}; it has 0 to {len(topic.partitions) - 1}",

@@ -91,8 +91,9 @@ class Connection:
     ) -> Answer:
         """Send a request and wait for its answer. The version is the highest that both sides know.
 
-        An answer that does not come in time closes the connection: answers come in order, so those that were asked
-        for later cannot come either.
+        An answer that does not come in time closes the connection, as answers come in order: RequestTimedOut here, and
+        ConnectionLost for those that were asked for later. Refusal UNSUPPORTED_VERSION if no version suits both. What
+        the node says no to is in the answer.
         """
         if version is None:
             version = self.version_for(type(message))
@@ -142,17 +143,21 @@ class Connection:
         return version
 
     def close(self) -> None:
+        """Close at once. Requests under way fail with ConnectionLost."""
         self._lose(f"the connection to {self.address} was closed")
 
     # What the network calls.
 
     def connected(self, link: Link) -> None:
+        """The network: the connection stands."""
         self._link = link
 
     def buffer(self) -> memoryview:
+        """The network: where to put what arrives."""
         return self._buffer.room()
 
     def received(self, count: int) -> None:
+        """The network: so many bytes have arrived in `buffer`."""
         try:
             for frame in self._buffer.received(count):
                 self._answered(Reader(frame).int32(), frame)
@@ -162,12 +167,14 @@ class Connection:
             pass  # an answer that nobody waits for was nonsense, and the connection is closed
 
     def drained(self) -> None:
+        """The network: what was sent has left."""
         for sent in self._unsent:
             if not sent.done():
                 sent.set_result(None)
         self._unsent.clear()
 
     def disconnected(self, error: Exception | None) -> None:
+        """The network: the connection is over."""
         reason = f": {_reason(error)}" if isinstance(error, OSError) else ""
         was_in_use = not self.is_lost
         self._lose(f"{self.address} closed the connection{reason}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from headrace.client.connections.cluster import MAIN_LANE, Patience
+from headrace.client.connections.cluster import Patience
+from headrace.client.connections.pool import MAIN_LANE
 from headrace.client.errors import ClientError, refuse_unless_ok
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NodeId
@@ -23,6 +24,8 @@ LOOK_FOR_ANOTHER = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILAB
 
 
 class CoordinatorKind(IntEnum):
+    """What is looked after: a group, or a transactional id."""
+
     GROUP = 0
     TRANSACTION = 1
 
@@ -77,6 +80,7 @@ class Coordinator:
         return await self._cluster.node_connection(await self.node_id(), self._lane)
 
     async def node_id(self) -> NodeId:
+        """The node that coordinates it now."""
         if self._node_id == NO_NODE:
             self._node_id = await self._find()
         return self._node_id

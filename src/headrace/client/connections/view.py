@@ -16,6 +16,8 @@ DEFAULT_PORT = 9092
 
 
 class Node(NamedTuple):
+    """A node that is alive, and where to reach it."""
+
     node_id: NodeId
     address: Address
     rack: str | None
@@ -23,6 +25,8 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Partition:
+    """A partition: who leads it, who has a replica, and whose replica is in sync (`isr`)."""
+
     index: int
     leader: NodeId
     leader_epoch: Epoch
@@ -33,14 +37,18 @@ class Partition:
 
     @property
     def is_offline(self) -> bool:
+        """True if nobody leads it, so that it can be neither written nor read."""
         return self.leader == NO_NODE
 
     @property
     def is_under_replicated(self) -> bool:
+        """True if a replica is not in sync."""
         return len(self.isr) < len(self.replicas)
 
 
 class Topic(NamedTuple):
+    """A topic and its partitions, in the order of their numbers."""
+
     name: str
     topic_id: TopicId
     is_internal: bool
@@ -61,6 +69,7 @@ class ClusterView:
 
 
 def view_of(answer: MetadataResponse) -> ClusterView:
+    """What a Metadata response says."""
     topics: dict[str, Topic] = {}
     refusals: dict[str, ErrorCode] = {}
     for topic in answer.topics:

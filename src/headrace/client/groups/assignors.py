@@ -19,6 +19,8 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Member(NamedTuple):
+    """A member of the group, as it introduced itself when it joined."""
+
     member_id: str
     instance_id: str | None
     topics: frozenset[str]
@@ -29,6 +31,8 @@ class Member(NamedTuple):
 
 
 class Assignor(Protocol):
+    """Shares the partitions of all topics among the members. Everybody who asks must come to the same result."""
+
     def __call__(self, members: Sequence[Member], partition_counts: Mapping[str, int]) -> Assignment: ...
 
 

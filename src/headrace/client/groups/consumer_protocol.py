@@ -26,15 +26,18 @@ Spoken = TypeVar("Spoken", ConsumerProtocolSubscription, ConsumerProtocolAssignm
 def encode_subscription(
     topics: Iterable[str], owned: Iterable[TopicPartition], generation_id: int, user_data: bytes | None
 ) -> bytes:
+    """What a member tells when it joins: the topics it wants, and what it reads now, since which generation."""
     partitions = [OwnedPartitions(topic, indexes) for topic, indexes in by_topic(owned).items()]
     return _encode(ConsumerProtocolSubscription(sorted(topics), user_data, partitions, generation_id))
 
 
 def decode_subscription(encoded: bytes) -> ConsumerProtocolSubscription:
+    """Raises Refusal INCONSISTENT_GROUP_PROTOCOL for what is no subscription."""
     return _decode(ConsumerProtocolSubscription, encoded)
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    """What the leader gives to one member."""
     return _encode(
         ConsumerProtocolAssignment(
             [AssignedPartitions(topic, indexes) for topic, indexes in by_topic(partitions).items()]
@@ -43,7 +46,10 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(encoded: bytes) -> list[TopicPartition]:
-    """No bytes at all mean no partitions: the leader left this member out."""
+    """What this member is to read. No bytes at all mean no partitions: the leader left it out.
+
+    Refusal INCONSISTENT_GROUP_PROTOCOL for what is no assignment.
+    """
     if not encoded:
         return []
     assignment = _decode(ConsumerProtocolAssignment, encoded)
@@ -53,6 +59,7 @@ def decode_assignment(encoded: bytes) -> list[TopicPartition]:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of the partitions of each topic, sorted."""
     topics: dict[str, list[int]] = {}
     for name in sorted(partitions):
         topics.setdefault(name.topic, []).append(name.partition)

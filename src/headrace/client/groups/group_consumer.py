@@ -40,6 +40,8 @@ REJOIN_PAUSE_S = 0.1  # a group that turns members away again and again is not t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConsumerSettings(MembershipSettings):
+    """How to read, when to commit, and how to be a member."""
+
     start: Edge = Edge.EARLIEST
     """Where to begin in a partition of which the group has committed nothing."""
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
@@ -51,7 +53,13 @@ class GroupConsumerSettings(MembershipSettings):
 
 
 class GroupConsumer:
-    """`poll` again and again. Use it with `async with`.
+    """Reads topics as a member of a classic group. Use it with `async with`, and `poll` again and again.
+
+        async with GroupConsumer(cluster, "billing", ["orders"]) as consumer:
+            while True:
+                for partition, records in (await consumer.poll()).items():
+                    ...
+                await consumer.commit()
 
     Set `on_revoked` to finish with partitions before they go to another member: the callback can still commit them,
     unless the group has already given them away, and then `commit` says so. Set `on_assigned` to hear of new ones.
@@ -92,10 +100,13 @@ class GroupConsumer:
     # Reading.
 
     async def poll(self, max_records: int = POLL_RECORDS, wait_s: float = 1.0) -> dict[TopicPartition, list[Record]]:
-        """What has arrived, in order within each partition; empty if nothing does in time.
+        """What has arrived, in order within each partition; empty if nothing does within `wait_s`.
 
-        Also the place where the caller takes part in the group: whoever does not poll for `rebalance_timeout_ms`
-        loses its partitions.
+        Also the place where the caller takes part in the group: whoever does not poll for `rebalance_timeout_ms` loses
+        its partitions. `on_revoked` and `on_assigned` are called here, and nowhere else but in `close`.
+
+        Raises what keeps the member out of the group or partitions from being read, as Refusal or ClientError; to poll
+        again is to try again.
         """
         if self._is_closed:
             raise ClientError("this consumer is closed")
@@ -274,13 +285,18 @@ class GroupConsumer:
 
     async def _find_places(self) -> None:
         names = list(self._unplaced)
-        committed = await self._committed_offsets(names)
+        committed = await _committed_offsets(
+            self._coordinator,
+            self._membership.who.group_id,
+            names,
+            require_stable=self.settings.isolation is IsolationLevel.READ_COMMITTED,
+        )
         starts: dict[TopicPartition, Start] = {
             name: committed[name].offset if name in committed else self.settings.start for name in names
         }
         unknown: list[TopicPartition] = []
         if self.settings.reading.waits_for_leaders:
-            unknown = await self._without_leader([name for name in names if name not in committed])
+            unknown = await _without_leader(self._cluster, [name for name in names if name not in committed])
         try:
             await self._reader.extend({name: start for name, start in starts.items() if name not in unknown})
         except Refusal as refusal:
@@ -291,28 +307,11 @@ class GroupConsumer:
         self._unplaced = [name for name in self._unplaced if name not in names]
         self.without_leader += unknown
 
-    async def _without_leader(self, names: list[TopicPartition]) -> list[TopicPartition]:
-        for topic in dict.fromkeys(name.topic for name in names):
-            await self._cluster.topic(topic)
-        return [name for name in names if self._cluster.leader_of(name) is None]
-
     async def _wait_for_leaders(self) -> None:
         await asyncio.sleep(LEADER_PAUSE_S)
         with suppress(ClientError, Refusal):  # whoever reads the others meets the same trouble
             await self._cluster.refresh()
         self._unplaced, self.without_leader = self.without_leader, []
-
-    async def _committed_offsets(self, names: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        is_committed_only = self.settings.isolation is IsolationLevel.READ_COMMITTED
-        while True:
-            try:
-                return await fetch_offsets(
-                    self._coordinator, self._membership.who.group_id, names, require_stable=is_committed_only
-                )
-            except Refusal as refusal:
-                # A transaction is about to commit these offsets. It ends in its own time, at the latest by its timeout.
-                if refusal.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                    raise
 
     async def _announce(self) -> None:
         names, self._unannounced = self._unannounced, []
@@ -334,7 +333,10 @@ class GroupConsumer:
     # Leaving.
 
     async def close(self) -> None:
-        """Finish with what is owned, and leave the group, so that others need not wait for the session to end."""
+        """Finish with what is owned, and leave the group, so that others need not wait for the session to end.
+
+        A static member does not leave: it may come back before its session ends.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -346,3 +348,21 @@ class GroupConsumer:
                 await self._membership.leave()
             finally:  # also when the caller has no time for a farewell
                 await self._reader.close()
+
+
+async def _without_leader(cluster: Cluster, names: list[TopicPartition]) -> list[TopicPartition]:
+    for topic in dict.fromkeys(name.topic for name in names):
+        await cluster.topic(topic)
+    return [name for name in names if cluster.leader_of(name) is None]
+
+
+async def _committed_offsets(
+    coordinator: Coordinator, group_id: str, names: list[TopicPartition], *, require_stable: bool
+) -> dict[TopicPartition, CommittedOffset]:
+    while True:
+        try:
+            return await fetch_offsets(coordinator, group_id, names, require_stable=require_stable)
+        except Refusal as refusal:
+            # A transaction is about to commit these offsets. It ends in its own time, at the latest by its timeout.
+            if refusal.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise

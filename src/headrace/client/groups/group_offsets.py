@@ -40,6 +40,8 @@ class GroupMetadata(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
+    """How far a group is in a partition."""
+
     offset: Offset
     """The next one to read."""
     leader_epoch: Epoch = NO_EPOCH

@@ -49,6 +49,8 @@ _GENERATION = Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipSettings:
+    """How to be a member of a classic group. ValueError for what the group would not accept."""
+
     instance_id: str | None = None
     """A name that outlives a restart: whoever comes back under it within its session finds its partitions."""
     session_timeout_ms: int = SESSION_TIMEOUT_MS
@@ -204,9 +206,11 @@ class Membership:
     # Staying.
 
     def poll_began(self) -> None:
+        """The caller is here: its partitions stay with it."""
         self._idle_since_s = None
 
     def poll_ended(self) -> None:
+        """From now on the caller may be busy for `rebalance_timeout_ms`."""
         self._idle_since_s = self._cluster.clock.monotonic_s()
 
     def refused(self, who: GroupMetadata, code: ErrorCode) -> None:

@@ -87,9 +87,11 @@ class PendingBatch:
         return self.count == 0 or self.size + record_bytes <= self.bytes_max
 
     def is_full(self) -> bool:
+        """True if it should leave now, whatever its age."""
         return self.size >= self.bytes_max
 
     def is_expired(self, now_s: float) -> bool:
+        """True if its oldest message has waited for `linger_ms`."""
         return now_s >= self.due_s
 
     def encode(self, identity: Identity | None, base_sequence: int) -> bytearray:
@@ -157,6 +159,7 @@ class Receipt:
 
     @property
     def is_settled(self) -> bool:
+        """True if awaiting it does not wait."""
         batch, _ = self._current()
         return batch.settled.done()
 

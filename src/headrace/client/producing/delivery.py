@@ -41,16 +41,22 @@ class Outcomes(Protocol):
 
     settings: ProducerSettings
 
-    def batch_left(self, batch: PendingBatch) -> None: ...
+    def batch_left(self, batch: PendingBatch) -> None:
+        """It is on its way, for the first time or again."""
 
-    def batch_delivered(self, batch: PendingBatch) -> None: ...
+    def batch_delivered(self, batch: PendingBatch) -> None:
+        """All of its messages are in the log."""
 
-    def batch_failed(self, batch: PendingBatch, error: Exception) -> None: ...
+    def batch_failed(self, batch: PendingBatch, error: Exception) -> None:
+        """It was given up."""
 
-    def batch_split(self, batch: PendingBatch, halves: tuple[PendingBatch, PendingBatch]) -> None: ...
+    def batch_split(self, batch: PendingBatch, halves: tuple[PendingBatch, PendingBatch]) -> None:
+        """It was too large: its halves are sent instead."""
 
 
 class Deliveries:
+    """Groups the partitions that have something to send by their leaders, and repeats what may pass."""
+
     def __init__(
         self, outcomes: Outcomes, cluster: Cluster, scope: TaskScope, transactions: Transactions | None
     ) -> None:

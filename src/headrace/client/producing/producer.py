@@ -60,6 +60,11 @@ class Acks(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
+    """What a producer waits for and how it gathers its batches.
+
+    ValueError for what does not go together, such as idempotence without acks=all.
+    """
+
     acks: Acks = Acks.ALL
     codec: Codec = Codec.NONE
     batch_bytes: int = BATCH_BYTES
@@ -85,14 +90,21 @@ class ProducerSettings:
 
     @property
     def numbers_batches(self) -> bool:
+        """True if the producer is idempotent."""
         return self.acks is Acks.ALL if self.is_idempotent is None else self.is_idempotent
 
 
+# size: one API, of which every method says what it does; what it is made of has files of its own
 class BatchingProducer:
-    """Use it with `async with`: leaving the block sends what is left.
+    """Sends messages in batches. Use it with `async with`: leaving the block sends what is left.
+
+        async with system_cluster("localhost:9092") as cluster, BatchingProducer(cluster) as producer:
+            await producer.send("orders", b"customer-17", b"one espresso")  # in a batch, which leaves soon
+            receipt = await producer.send("orders", b"customer-18", b"two teas")
+            print((await receipt).offset)  # in the log
 
     `send` returns once a message is in a batch. Await the receipt that it returns for the outcome; what goes wrong with
-    messages whose receipt nobody awaits is raised by the next `flush`.
+    messages whose receipt nobody awaits is raised by the next `flush`, or when the producer is closed.
     """
 
     def __init__(self, cluster: Cluster, settings: ProducerSettings | None = None) -> None:
@@ -126,6 +138,7 @@ class BatchingProducer:
 
     @property
     def buffered_bytes(self) -> int:
+        """Memory of the messages whose outcome is not known yet."""
         return self._buffer.used_bytes
 
     async def send(
@@ -138,7 +151,15 @@ class BatchingProducer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> Receipt:
-        """Put a message into a batch. Waits only while the buffer is full, or for news about the topic."""
+        """Put a message into a batch. Waits only while the buffer is full, or for news about the topic.
+
+        Without `partition` the key decides, by the same hash as in Kafka's clients; without a key the partition changes
+        with each batch. `timestamp_ms` is now if it is left out.
+
+        Raises Refusal if the topic or the partition does not exist, TypeError if key or value are no bytes, ClientError
+        if the producer is closed. With a transactional id: ClientError without an open transaction, TransactionAborted
+        if it can only be aborted.
+        """
         _expect_payload(key, value)
         if timestamp_ms is not None and not NO_TIMESTAMP <= timestamp_ms <= TIMESTAMP_MAX_MS:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, expected milliseconds since 1970, at most 2**62")
@@ -174,7 +195,7 @@ class BatchingProducer:
     async def flush(self) -> None:
         """Send all that was given so far, and wait for the outcome.
 
-        DeliveryFailed if a message was lost that nobody watched.
+        DeliveryFailed if a message was lost whose receipt nobody awaits.
         """
         await self._send_out()
         self._unseen_failures.raise_any()
@@ -227,7 +248,11 @@ class BatchingProducer:
         return self._need_transactions().outcome
 
     async def begin_transaction(self) -> None:
-        """The first call takes the transactional id over, and waits until what was open under it is aborted."""
+        """Begin a transaction. The first call takes the transactional id over, and waits until what was open under it
+        is aborted.
+
+        ProducerFenced if another producer has taken the id over since; ClientError if a transaction is open already.
+        """
         if self._is_closed:
             raise ClientError("this producer is closed")
         await self._need_transactions().begin()
@@ -256,7 +281,12 @@ class BatchingProducer:
         await uninterrupted(transactions.commit())
 
     async def abort_transaction(self) -> None:
-        """Nothing of the transaction will be seen. What was not sent yet is dropped."""
+        """Nothing of the transaction will be seen. What was not sent yet is dropped, and its receipts raise
+        TransactionAborted.
+
+        ClientError if a commit was asked for and not answered: it may have been committed, so only `commit_transaction`
+        helps.
+        """
         transactions = self._need_transactions()
         transactions.begin_abort()
         await self._drop_all()
@@ -345,15 +375,18 @@ class BatchingProducer:
         self._stickies.move_on(batch.partition)
 
     def batch_split(self, batch: PendingBatch, halves: tuple[PendingBatch, PendingBatch]) -> None:
+        """A batch was too large for its topic: from now on its halves count."""
         self._buffer.used_bytes += sum(half.size for half in halves) - batch.size
         batch.settle()
 
     def batch_delivered(self, batch: PendingBatch) -> None:
+        """All messages of a batch are in the log."""
         self.delivered_count += batch.count
         self.delivered_bytes += batch.content_bytes
         self._buffer.settle(batch)
 
     def batch_failed(self, batch: PendingBatch, error: Exception) -> None:
+        """A batch was given up. A transaction that it belongs to can only be aborted."""
         if self._transactions is not None:
             self._transactions.doom(error)
         self._fail(batch, error)

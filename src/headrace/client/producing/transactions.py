@@ -76,6 +76,8 @@ IMPLICIT = Flow(is_implicit=True, produce=(12, 13), offset_commit=(5, 5), end=(5
 
 
 class Phase(Enum):
+    """What a producer's transaction is doing. The value is told to whoever asks for something out of turn."""
+
     IDLE = "no transaction is open"
     OPEN = "a transaction is open"
     COMMITTING = "the transaction is being committed"
@@ -92,6 +94,8 @@ class Outcome(Enum):
 
 
 class Transactions:
+    """The transactions of one producer. It decides nothing about messages; `BatchingProducer` sends those."""
+
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
         self.transactional_id = transactional_id
         self.flow = ANNOUNCED
@@ -143,6 +147,7 @@ class Transactions:
 
     @property
     def can_abort(self) -> bool:
+        """True while a transaction is open and its commit has not been asked for."""
         return self.phase in {Phase.OPEN, Phase.COMMITTING, Phase.ABORTING} and not self._is_commit_sent
 
     def doom(self, cause: Exception) -> None:

@@ -55,6 +55,8 @@ Start = int | Edge | AtTime
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
+    """How much to read ahead, what to see of transactions, and what to do where records are gone."""
+
     out_of_range: OutOfRange = OutOfRange.EARLIEST
     buffer_bytes: int = BUFFER_BYTES
     fetch_wait_ms: int = FETCH_WAIT_MS
@@ -74,7 +76,16 @@ class SetAside(Enum):
 
 
 class AssignedConsumer:
-    """`assign` once, then `poll` until `is_finished` or for ever. Use it with `async with`."""
+    """Reads the partitions that it is given. Use it with `async with`; `assign` once, then `poll` until `is_finished`
+    or for ever.
+
+        async with AssignedConsumer(cluster) as consumer:
+            await consumer.assign({TopicPartition("orders", 0): Edge.EARLIEST})
+            for partition, records in (await consumer.poll()).items():
+                ...
+
+    It commits nothing: where it stands is the caller's business. See `GroupConsumer` for that.
+    """
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings | None = None) -> None:
         self.settings = settings or ConsumerSettings()
@@ -100,14 +111,19 @@ class AssignedConsumer:
         await self.close()
 
     async def close(self) -> None:
+        """Stop fetching, and close the connections that were for that."""
         await self._scope.close()
         self._cluster.close_lane(self._lane)
 
     async def assign(
         self, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int] | None = None
     ) -> None:
-        """Read these partitions, each from its start, and up to its end (exclusive) if it has one."""
-        offsets = await self._start_offsets(starts)
+        """Read these partitions and no others, each from its start, and up to its end (exclusive) if it has one.
+
+        A start is an offset, `Edge.EARLIEST`, `Edge.LATEST` or `AtTime`; with no record that late, the end. Refusal if
+        a topic or a partition does not exist.
+        """
+        offsets = await _start_offsets(self._cluster, starts, self.settings.isolation)
         self.withdraw(list(self._buffers))
         self._begin(offsets, ends or {})
 
@@ -115,7 +131,7 @@ class AssignedConsumer:
         self, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int] | None = None
     ) -> None:
         """Read these partitions too."""
-        self._begin(await self._start_offsets(starts), ends or {})
+        self._begin(await _start_offsets(self._cluster, starts, self.settings.isolation), ends or {})
 
     def withdraw(self, names: Collection[TopicPartition]) -> None:
         """Read these no more. What was read ahead of them is thrown away at once."""
@@ -127,9 +143,14 @@ class AssignedConsumer:
     async def poll(
         self, max_records: int = POLL_RECORDS, wait_s: float = 1.0, only: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, list[Record]]:
-        """What has arrived, in order within each partition; empty if nothing does in time.
+        """What has arrived, in order within each partition; empty if nothing does within `wait_s`.
 
-        Partitions take turns to come first, so that a busy one cannot keep the others from being read.
+        Partitions take turns to come first, so that a busy one cannot keep the others from being read. `only` chooses
+        among those that are assigned.
+
+        Raises what keeps a partition from being read, once nothing else has arrived: Refusal OFFSET_OUT_OF_RANGE if the
+        settings say FAIL, CORRUPT_MESSAGE for damage, ClientError if nodes are away for too long. To poll again is to
+        try again.
         """
         deadline_s = self._cluster.clock.monotonic_s() + wait_s
         while True:
@@ -140,7 +161,7 @@ class AssignedConsumer:
     def poll_nowait(
         self, max_records: int = POLL_RECORDS, only: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, list[Record]]:
-        """What is there already."""
+        """What is there already. Raises as `poll` does."""
         self._arrived.clear()
         taken = self._take(max_records, only)
         if not taken and self._trouble is not None and not self.is_finished:
@@ -170,10 +191,11 @@ class AssignedConsumer:
 
     @property
     def unfinished(self) -> list[TopicPartition]:
+        """Partitions that are not read up to their end."""
         return [name for name, buffer in self._buffers.items() if not buffer.is_finished]
 
     def position(self, name: TopicPartition) -> int:
-        """The offset that `poll` hands out next."""
+        """The offset that `poll` hands out next. KeyError if the partition is not assigned."""
         return self._buffers[name].position
 
     # Handing out.
@@ -210,22 +232,6 @@ class AssignedConsumer:
             self._buffers[name] = PartitionBuffer(name, offset, ends.get(name))
         self._order = list(self._buffers)
         self.leaders_moved()
-
-    async def _start_offsets(self, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, int]:
-        offsets = {name: int(start) for name, start in starts.items() if isinstance(start, int)}
-        wanted = {
-            name: start.timestamp_ms if isinstance(start, AtTime) else start
-            for name, start in starts.items()
-            if name not in offsets
-        }
-        isolation = self.settings.isolation
-        found = await find_offsets(self._cluster, wanted, isolation)
-        too_late = [name for name, place in found.items() if place.offset < 0]
-        ends = await find_offsets(self._cluster, dict.fromkeys(too_late, Edge.LATEST), isolation) if too_late else {}
-        offsets.update({name: (ends.get(name) or place).offset for name, place in found.items()})
-        for topic in dict.fromkeys(name.topic for name in offsets):
-            await self._cluster.topic(topic)
-        return offsets
 
     def _leader(self, name: TopicPartition) -> NodeId:
         partition = self._cluster.leader_of(name)
@@ -295,6 +301,7 @@ class AssignedConsumer:
                 self._arrived.set()
 
     def fetch_failed(self, node_id: int, trouble: Exception) -> None:
+        """A node cannot be read from any more. Somebody who polls is told."""
         self._fetchers.pop(node_id, None)
         self._fail(trouble)
 
@@ -357,3 +364,21 @@ class AssignedConsumer:
     def _broke(self, name: str, error: BaseException) -> None:
         self._is_broken = True
         self._fail(ClientError(f"{name} failed: {error!r}"))
+
+
+async def _start_offsets(
+    cluster: Cluster, starts: Mapping[TopicPartition, Start], isolation: IsolationLevel
+) -> dict[TopicPartition, int]:
+    offsets = {name: int(start) for name, start in starts.items() if isinstance(start, int)}
+    wanted = {
+        name: start.timestamp_ms if isinstance(start, AtTime) else start
+        for name, start in starts.items()
+        if name not in offsets
+    }
+    found = await find_offsets(cluster, wanted, isolation)
+    too_late = [name for name, place in found.items() if place.offset < 0]
+    ends = await find_offsets(cluster, dict.fromkeys(too_late, Edge.LATEST), isolation) if too_late else {}
+    offsets.update({name: (ends.get(name) or place).offset for name, place in found.items()})
+    for topic in dict.fromkeys(name.topic for name in offsets):
+        await cluster.topic(topic)
+    return offsets

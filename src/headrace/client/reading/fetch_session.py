@@ -27,6 +27,8 @@ class Wanted(NamedTuple):
 
 
 class FetchSession:
+    """A session with one node. Use `request` for each fetch, and tell it how that went."""
+
     def __init__(self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> None:
         self._isolation = isolation
         self._session_id = NO_SESSION

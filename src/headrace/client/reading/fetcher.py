@@ -53,6 +53,8 @@ class Reading(Protocol):
 
 
 class Fetcher:
+    """Fetches from one node, or, for NO_NODE, waits for partitions that nobody leads."""
+
     def __init__(
         self,
         node_id: int,
@@ -78,6 +80,7 @@ class Fetcher:
         self._has_room.set()
 
     async def run(self) -> None:
+        """Until it is cancelled, or trouble lasts too long: then `fetch_failed` is told."""
         try:
             await self._fetch_for_ever()
         finally:

@@ -49,6 +49,7 @@ class TimeMerge(Generic[Source]):
         return not self._heads and not self._silent_since_s
 
     def add(self, source: Source, records: Sequence[Record]) -> None:
+        """The next records of a source, in its own order."""
         if not records:
             return
         number = self._numbers[source]

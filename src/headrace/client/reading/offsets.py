@@ -38,6 +38,8 @@ class IsolationLevel(IntEnum):
 
 
 class Found(NamedTuple):
+    """What a node answers to a question for the offset of a time."""
+
     offset: Offset
     """-1 if no message is that late."""
     timestamp_ms: int

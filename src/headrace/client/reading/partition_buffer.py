@@ -51,6 +51,7 @@ class PartitionBuffer:
 
     @property
     def is_empty(self) -> bool:
+        """True if there is nothing to hand out."""
         return self._opened is None and not self._batches
 
     @property
@@ -121,6 +122,7 @@ class PartitionBuffer:
         self.fetch_offset = self.position
 
     def seek(self, offset: int) -> None:
+        """Go on at another offset. What is buffered is thrown away."""
         self.position = offset
         self.drop()
 

@@ -20,6 +20,8 @@ STEPS_MAX = 16  # batches without anything to see: markers, aborted transactions
 
 
 class Peeked(NamedTuple):
+    """The record that comes next, if there is one that a short look can find."""
+
     record: Record | None
     is_at_end: bool
     """True if there is certainly no record; without one and without this, it is too far off to be found by a look."""
