@@ -15,7 +15,7 @@ COPIED = 119  # a follower copies batches that its leader has compacted, and no 
 
 
 def report_of(seed: int, node_count: int = NODES) -> Report:
-    return run_scenario(seed, works=[COMPACTED_KEYS], node_count=node_count, trouble_s=TROUBLE_S)
+    return run_scenario(seed, workloads=[COMPACTED_KEYS], node_count=node_count, trouble_s=TROUBLE_S)
 
 
 @pytest.mark.parametrize(("seed", "node_count"), [(0, NODES), (1, NODES), (2, 1), (COPIED, NODES)])
@@ -27,7 +27,7 @@ def test_every_replica_has_the_newest_value_of_each_key(seed: int, node_count: i
 
 
 def test_without_faults_every_replica_is_compacted() -> None:
-    report = run_scenario(0, kinds=[], works=[COMPACTED_KEYS], node_count=NODES, trouble_s=TROUBLE_S)
+    report = run_scenario(0, kinds=[], workloads=[COMPACTED_KEYS], node_count=NODES, trouble_s=TROUBLE_S)
     assert report.is_good, "\n".join(map(str, report.violations))
     assert report.figures.compacted_replicas == NODES
 

@@ -8,7 +8,7 @@ from headrace.client.admin.admin import Admin
 from headrace.client.connections.cluster import Cluster
 from headrace.client.errors import ClientError
 from headrace.simulation.environment.universe import Universe, run
-from headrace.simulation.workloads.stage import ONE_ATTEMPT
+from headrace.simulation.workloads.context import ONE_ATTEMPT
 from tests.simulation.ready_clusters import controller_and_others, ready_cluster
 
 if TYPE_CHECKING:

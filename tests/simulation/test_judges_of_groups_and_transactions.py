@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.names import TopicPartition
-from headrace.simulation.history.groups import GroupBook
+from headrace.simulation.history.groups import GroupHistory
 from headrace.simulation.history.history import ACKS_ALL_IDEMPOTENT, Figures, History, Kind, Reading, Send, check
-from headrace.simulation.history.transactions import Fate, Transaction, TransactionBook
+from headrace.simulation.history.transactions import Fate, Transaction, TransactionHistory
 
 HERE = TopicPartition("here", 0)
 THERE = TopicPartition("there", 0)
@@ -29,13 +29,13 @@ def history() -> History:
 
 
 @pytest.fixture
-def groups(history: History, clock: Clock) -> GroupBook:
-    return GroupBook(history, lambda: clock.now_s)
+def groups(history: History, clock: Clock) -> GroupHistory:
+    return GroupHistory(history, lambda: clock.now_s)
 
 
 @pytest.fixture
-def transactions(history: History) -> TransactionBook:
-    return TransactionBook(history)
+def transactions(history: History) -> TransactionHistory:
+    return TransactionHistory(history)
 
 
 def kinds(history: History) -> list[Kind]:
@@ -45,7 +45,7 @@ def kinds(history: History) -> list[Kind]:
 # Offsets.
 
 
-def commit(groups: GroupBook, offset: int, *, is_known: bool = True, is_stale: bool = False) -> None:
+def commit(groups: GroupHistory, offset: int, *, is_known: bool = True, is_stale: bool = False) -> None:
     begun = groups.begin_commit(GROUP, {HERE: offset}, is_stale=is_stale)
     if is_known:
         groups.committed(begun)
@@ -56,7 +56,7 @@ def commit(groups: GroupBook, offset: int, *, is_known: bool = True, is_stale: b
     [({HERE: 7}, True), ({HERE: 5}, False), ({HERE: 6}, False), ({}, False)],
 )
 def test_the_last_acked_commit_is_to_be_found(
-    groups: GroupBook, history: History, found: dict[TopicPartition, int], is_right: bool
+    groups: GroupHistory, history: History, found: dict[TopicPartition, int], is_right: bool
 ) -> None:
     commit(groups, 5)
     commit(groups, 7)
@@ -64,7 +64,7 @@ def test_the_last_acked_commit_is_to_be_found(
     assert kinds(history) == ([] if is_right else [Kind.WRONG_OFFSET])
 
 
-def test_a_commit_of_unknown_outcome_may_be_found_or_not(groups: GroupBook, history: History) -> None:
+def test_a_commit_of_unknown_outcome_may_be_found_or_not(groups: GroupHistory, history: History) -> None:
     commit(groups, 5, is_known=False)
     commit(groups, 7)
     for offset in (5, 7):
@@ -72,7 +72,9 @@ def test_a_commit_of_unknown_outcome_may_be_found_or_not(groups: GroupBook, hist
     assert kinds(history) == []
 
 
-def test_a_commit_that_was_acked_after_the_look_began_may_be_found_or_not(groups: GroupBook, history: History) -> None:
+def test_a_commit_that_was_acked_after_the_look_began_may_be_found_or_not(
+    groups: GroupHistory, history: History
+) -> None:
     commit(groups, 5)
     asked = groups.moment()
     commit(groups, 7)
@@ -81,13 +83,13 @@ def test_a_commit_that_was_acked_after_the_look_began_may_be_found_or_not(groups
     assert kinds(history) == []
 
 
-def test_a_refused_commit_is_not_to_be_found(groups: GroupBook, history: History) -> None:
+def test_a_refused_commit_is_not_to_be_found(groups: GroupHistory, history: History) -> None:
     groups.refused(groups.begin_commit(GROUP, {HERE: 5}, is_stale=False))
     groups.found(GROUP, {HERE: 5}, groups.moment())
     assert kinds(history) == [Kind.WRONG_OFFSET]
 
 
-def test_a_commit_of_an_old_generation_is_to_be_refused(groups: GroupBook, history: History) -> None:
+def test_a_commit_of_an_old_generation_is_to_be_refused(groups: GroupHistory, history: History) -> None:
     groups.given(GROUP, 1, "one", [HERE])
     assert not groups.is_stale(GROUP, "one", 1)
     groups.given(GROUP, 2, "two", [HERE])
@@ -101,7 +103,7 @@ def test_a_commit_of_an_old_generation_is_to_be_refused(groups: GroupBook, histo
 # Owners.
 
 
-def test_a_generation_has_one_owner_of_a_partition(groups: GroupBook, history: History) -> None:
+def test_a_generation_has_one_owner_of_a_partition(groups: GroupHistory, history: History) -> None:
     groups.given(GROUP, 1, "one", [HERE])
     groups.given(GROUP, 1, "two", [THERE])
     groups.given(GROUP, 2, "two", [HERE])
@@ -112,7 +114,7 @@ def test_a_generation_has_one_owner_of_a_partition(groups: GroupBook, history: H
 
 @pytest.mark.parametrize(("passed_s", "is_right"), [(2.9, False), (3.0, True)])
 def test_a_partition_is_given_away_when_its_owners_session_is_over(
-    groups: GroupBook, history: History, clock: Clock, passed_s: float, is_right: bool
+    groups: GroupHistory, history: History, clock: Clock, passed_s: float, is_right: bool
 ) -> None:
     one, two = groups.tenure(GROUP, "one"), groups.tenure(GROUP, "two")
     groups.heard(GROUP, one, 1, certain_until_s=3.0)
@@ -122,7 +124,7 @@ def test_a_partition_is_given_away_when_its_owners_session_is_over(
     assert kinds(history) == ([] if is_right else [Kind.TWO_OWNERS])
 
 
-def test_what_was_given_up_may_be_given_away(groups: GroupBook, history: History) -> None:
+def test_what_was_given_up_may_be_given_away(groups: GroupHistory, history: History) -> None:
     one, two = groups.tenure(GROUP, "one"), groups.tenure(GROUP, "two")
     groups.heard(GROUP, one, 1, certain_until_s=3.0)
     groups.gain(GROUP, one, [HERE, THERE])
@@ -135,7 +137,7 @@ def test_what_was_given_up_may_be_given_away(groups: GroupBook, history: History
 
 @pytest.mark.parametrize(("read", "is_right"), [([0, 1, 2], True), ([0, 2], False)])
 def test_what_lies_before_a_groups_offset_was_read(
-    groups: GroupBook, history: History, read: list[int], is_right: bool
+    groups: GroupHistory, history: History, read: list[int], is_right: bool
 ) -> None:
     for offset in read:
         groups.read(GROUP, HERE, offset)
@@ -147,7 +149,7 @@ def test_what_lies_before_a_groups_offset_was_read(
 # Transactions.
 
 
-def begin(transactions: TransactionBook, history: History, *places: tuple[TopicPartition, int]) -> Transaction:
+def begin(transactions: TransactionHistory, history: History, *places: tuple[TopicPartition, int]) -> Transaction:
     transaction = transactions.begin("id", "producer")
     for partition, offset in places:
         value = b"%s-%d" % (partition.topic.encode(), offset)
@@ -192,7 +194,7 @@ BOTH = ((HERE, 0), (THERE, 0))
     ],
 )
 def test_a_transaction_is_there_as_a_whole_or_not_at_all(
-    transactions: TransactionBook,
+    transactions: TransactionHistory,
     history: History,
     fate: Fate,
     is_commit_asked: bool,
@@ -205,7 +207,7 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all(
     assert kinds(history) == expected
 
 
-def test_a_reader_of_committed_records_waits_for_the_commit(transactions: TransactionBook, history: History) -> None:
+def test_a_reader_of_committed_records_waits_for_the_commit(transactions: TransactionHistory, history: History) -> None:
     transaction = begin(transactions, history, (HERE, 0))
     transactions.read_committed("reader", HERE, 0, b"here-0")
     assert kinds(history) == [Kind.EARLY_READ]
@@ -216,7 +218,7 @@ def test_a_reader_of_committed_records_waits_for_the_commit(transactions: Transa
 
 @pytest.mark.parametrize(("fate", "expected"), [(Fate.COMMITTED, [Kind.PASSED_OPEN]), (Fate.ABORTED, [])])
 def test_a_reader_does_not_get_past_a_transaction_that_is_committed_later(
-    transactions: TransactionBook, history: History, fate: Fate, expected: list[Kind]
+    transactions: TransactionHistory, history: History, fate: Fate, expected: list[Kind]
 ) -> None:
     transaction = begin(transactions, history, (HERE, 0))
     transactions.read_committed("reader", HERE, 1, b"of somebody else")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from headrace.simulation.__main__ import Outcome, Totals, main
-from headrace.simulation.groups_and_transactions import WORKS
-from headrace.simulation.scenario import PLAIN_WORKS, Report, run_scenario
+from headrace.simulation.groups_and_transactions import WORKLOADS
+from headrace.simulation.scenario import PLAIN_WORKLOADS, Report, run_scenario
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 20
@@ -45,7 +45,7 @@ def test_nothing_is_lost(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", sorted(set(REGRESSIONS.values())))
 def test_what_failed_once_stays_good(seed: int) -> None:
-    assert_good(run_scenario(seed, works=PLAIN_WORKS))
+    assert_good(run_scenario(seed, workloads=PLAIN_WORKLOADS))
 
 
 @cache
@@ -78,17 +78,17 @@ def test_nothing_is_lost_in_a_thousand_seeds() -> None:
     assert main(["--seeds", str(SEEDS_LONG), "--jobs", str(os.cpu_count() or 1)]) == 0
 
 
-def fingerprint_in_another_process(seed: int, works: tuple[str, ...], hash_seed: str) -> str:
+def fingerprint_in_another_process(seed: int, workloads: tuple[str, ...], hash_seed: str) -> str:
     program = (
         "from headrace.simulation.scenario import run_scenario;"
-        f"print(run_scenario({seed}, works={works!r}).fingerprint)"
+        f"print(run_scenario({seed}, workloads={workloads!r}).fingerprint)"
     )
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", program]
     return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.mark.parametrize(("seed", "works"), [(1, PLAIN_WORKS), (5, (*PLAIN_WORKS, *WORKS))])
-def test_one_seed_gives_one_trace_whatever_the_hashes(seed: int, works: tuple[str, ...]) -> None:
-    prints = {fingerprint_in_another_process(seed, works, hash_seed) for hash_seed in ("1", "2")}
-    assert prints == {run_scenario(seed, works=works).fingerprint}
+@pytest.mark.parametrize(("seed", "workloads"), [(1, PLAIN_WORKLOADS), (5, (*PLAIN_WORKLOADS, *WORKLOADS))])
+def test_one_seed_gives_one_trace_whatever_the_hashes(seed: int, workloads: tuple[str, ...]) -> None:
+    prints = {fingerprint_in_another_process(seed, workloads, hash_seed) for hash_seed in ("1", "2")}
+    assert prints == {run_scenario(seed, workloads=workloads).fingerprint}

@@ -28,7 +28,7 @@ from headrace.servers.kafka.handlers.records.fetch import PendingFetch
 from headrace.servers.kafka.handlers.records.produce import PendingProduce
 from headrace.simulation.environment.disk import SimulatedFile
 from headrace.simulation.history.history import Kind, Violation
-from headrace.simulation.scenario import PLAIN_WORKS, run_scenario
+from headrace.simulation.scenario import PLAIN_WORKLOADS, run_scenario
 from headrace.storage.files import layout
 from headrace.storage.integrity import verify
 from headrace.storage.log.flush_ticket import FlushTicket
@@ -224,7 +224,7 @@ class Case:
     plant: Callable[[pytest.MonkeyPatch], None]
     faults: tuple[str, ...]
     found_as: set[Kind]
-    works: tuple[str, ...] = PLAIN_WORKS
+    workloads: tuple[str, ...] = PLAIN_WORKLOADS
     first_seed: int = 0  # where the search begins: none before it finds the bug
 
 
@@ -259,15 +259,15 @@ def test_a_planted_bug_is_found(case: Case, monkeypatch: pytest.MonkeyPatch) -> 
     seed = next((seed for seed in seeds if is_found(case, seed)), None)
     assert seed is not None, f"{SEEDS_MAX} seeds did not find it"
     monkeypatch.undo()
-    assert violations_without_it(seed, case.faults, case.works) == []  # it was the planted bug that was found
+    assert violations_without_it(seed, case.faults, case.workloads) == []  # it was the planted bug that was found
 
 
 @cache
-def violations_without_it(seed: int, faults: tuple[str, ...], works: tuple[str, ...]) -> list[Violation]:
+def violations_without_it(seed: int, faults: tuple[str, ...], workloads: tuple[str, ...]) -> list[Violation]:
     """Many cases have the same seed and the same troubles."""
-    return run_scenario(seed, faults, works).violations
+    return run_scenario(seed, faults, workloads).violations
 
 
 def is_found(case: Case, seed: int) -> bool:
-    violations = run_scenario(seed, case.faults, case.works).violations
+    violations = run_scenario(seed, case.faults, case.workloads).violations
     return not case.found_as.isdisjoint(violation.kind for violation in violations)

@@ -164,7 +164,7 @@ class Case:
     plant: Callable[[pytest.MonkeyPatch], None]
     faults: tuple[str, ...]
     found_as: set[Kind]
-    works: tuple[str, ...] = WRITERS
+    workloads: tuple[str, ...] = WRITERS
 
 
 TWO_HEADS = {Kind.TWO_VOTES, Kind.TWO_LEADERS, Kind.METADATA_FORKED}
@@ -194,7 +194,7 @@ CASES = [
 
 
 def is_found(case: Case, seed: int) -> bool:
-    report = run_scenario(seed, case.faults, case.works, node_count=NODES, trouble_s=TROUBLE_S)
+    report = run_scenario(seed, case.faults, case.workloads, node_count=NODES, trouble_s=TROUBLE_S)
     return not case.found_as.isdisjoint(violation.kind for violation in report.violations)
 
 
@@ -212,4 +212,4 @@ def test_a_planted_bug_is_found_and_nothing_else(case: Case, monkeypatch: pytest
     seed = next((seed for seed in range(SEEDS_MAX_LONG) if is_found(case, seed)), None)
     assert seed is not None, f"{SEEDS_MAX_LONG} seeds did not find it"
     monkeypatch.undo()
-    assert run_scenario(seed, case.faults, case.works, node_count=NODES, trouble_s=TROUBLE_S).violations == []
+    assert run_scenario(seed, case.faults, case.workloads, node_count=NODES, trouble_s=TROUBLE_S).violations == []

@@ -198,7 +198,7 @@ def take_commits_of_old_epochs(patch: pytest.MonkeyPatch) -> None:
 @dataclass(frozen=True)
 class Case:
     plant: Callable[[pytest.MonkeyPatch], None]
-    works: tuple[str, ...]
+    workloads: tuple[str, ...]
     faults: tuple[str, ...]
     found_as: set[Kind]
     first_seed: int = 0  # where the search begins: none before it finds the bug
@@ -239,15 +239,15 @@ def test_a_planted_bug_is_found(case: Case, monkeypatch: pytest.MonkeyPatch) -> 
     seed = next((seed for seed in seeds if is_found(case, seed)), None)
     assert seed is not None, f"{SEEDS_MAX} seeds did not find it"
     monkeypatch.undo()
-    assert violations_without_it(seed, case.faults, case.works) == []  # it was the planted bug that was found
+    assert violations_without_it(seed, case.faults, case.workloads) == []  # it was the planted bug that was found
 
 
 @cache
-def violations_without_it(seed: int, faults: tuple[str, ...], works: tuple[str, ...]) -> list[Violation]:
+def violations_without_it(seed: int, faults: tuple[str, ...], workloads: tuple[str, ...]) -> list[Violation]:
     """Many cases have the same seed and the same troubles."""
-    return run_scenario(seed, faults, works).violations
+    return run_scenario(seed, faults, workloads).violations
 
 
 def is_found(case: Case, seed: int) -> bool:
-    violations = run_scenario(seed, case.faults, case.works).violations
+    violations = run_scenario(seed, case.faults, case.workloads).violations
     return not case.found_as.isdisjoint(violation.kind for violation in violations)

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
     from headrace.simulation.checks.reloading import Picture
     from headrace.simulation.history.history import Figures, Reading
+    from headrace.simulation.workloads.context import WorkloadContext
     from headrace.simulation.workloads.group_processes import ProcessGroup
-    from headrace.simulation.workloads.stage import Stage
 
 CLASSIC, MODERN = "classic groups", "modern groups"
 TRANSACTIONS, ANNOUNCED = "transactions", "announced transactions"
 TRANSFORMATION = "transformation"
 LEAVER: Final = "leaver"
 LEFT_OPEN_MS: Final = 600_000  # longer than what is left of the run
-WORKS: Final = (CLASSIC, MODERN, TRANSACTIONS, ANNOUNCED, TRANSFORMATION)
+WORKLOADS: Final = (CLASSIC, MODERN, TRANSACTIONS, ANNOUNCED, TRANSFORMATION)
 
 # Few partitions and short sessions: much happens in little time, and everybody meets everybody.
 NODE_CONFIGS: Final = {
@@ -47,21 +47,21 @@ NODE_CONFIGS: Final = {
 }
 
 
-class Coordination:
+class GroupsAndTransactions:
     """Everybody who takes part. The methods are in the order in which a run calls them."""
 
-    def __init__(self, stage: Stage, works: Collection[str]) -> None:
-        """To be made before the stage's topics are created: it may add some."""
-        self._stage = stage
-        self._chance = stage.random("coordination")
-        self._transformation = Transformation(stage) if TRANSFORMATION in works else None
+    def __init__(self, context: WorkloadContext, workloads: Collection[str]) -> None:
+        """To be made before the run's topics are created: it may add some."""
+        self._context = context
+        self._chance = context.random("coordination")
+        self._transformation = Transformation(context) if TRANSFORMATION in workloads else None
         self._classic: list[ClassicGroup] = []
-        if CLASSIC in works:
+        if CLASSIC in workloads:
             count = self._chance.choice((1, 1, 2))
-            self._classic = [ClassicGroup(stage, f"readers-{number}") for number in range(count)]
-        self._modern = [ModernGroup(stage, "moderns")] if MODERN in works else []
-        self._payers = self._draw_payers() if TRANSACTIONS in works else []
-        self._is_announced = ANNOUNCED in works
+            self._classic = [ClassicGroup(context, f"readers-{number}") for number in range(count)]
+        self._modern = [ModernGroup(context, "moderns")] if MODERN in workloads else []
+        self._payers = self._draw_payers() if TRANSACTIONS in workloads else []
+        self._is_announced = ANNOUNCED in workloads
         self._before: Picture = {}
         self._written_before: dict[TopicPartition, int] = {}
 
@@ -70,8 +70,8 @@ class Coordination:
         payers = []
         for number in range(self._chance.randint(2, 5)):
             name = f"payer-{number}"
-            client = TransactionalClient(self._stage, name, self._chance.choice(("payments", f"payments-{number}")))
-            payers.append(ClientProcess(self._stage, name, client.run))
+            client = TransactionalClient(self._context, name, self._chance.choice(("payments", f"payments-{number}")))
+            payers.append(ClientProcess(self._context, name, client.run))
             payers[-1].on_death = client.died
         return payers
 
@@ -89,23 +89,23 @@ class Coordination:
         return groups if self._transformation is None else [*groups, TRANSFORMERS]
 
     def start(self) -> list[asyncio.Task[None]]:
-        """What goes on until the stage is over."""
-        stage, create_task = self._stage, asyncio.get_running_loop().create_task
-        works = [create_task(group.run()) for group in self._groups]
-        works += [create_task(payer.live()) for payer in self._payers]
+        """What goes on until the run is over."""
+        context, create_task = self._context, asyncio.get_running_loop().create_task
+        tasks = [create_task(group.run()) for group in self._groups]
+        tasks += [create_task(payer.live()) for payer in self._payers]
         if self._transformation is not None:
-            works.append(create_task(self._transformation.run()))
-            works.append(stage.cluster.run_on("feeder", self._transformation.feed("feeder")))
+            tasks.append(create_task(self._transformation.run()))
+            tasks.append(context.cluster.run_on("feeder", self._transformation.feed("feeder")))
         if self._is_announced:
-            works.append(stage.cluster.run_on("announcer", produce_announced(stage, "announcer")))
+            tasks.append(context.cluster.run_on("announcer", produce_announced(context, "announcer")))
         if self._group_ids:
-            works.append(stage.cluster.run_on("auditor", audit_offsets(stage, "auditor", self._group_ids)))
-        return works
+            tasks.append(context.cluster.run_on("auditor", audit_offsets(context, "auditor", self._group_ids)))
+        return tasks
 
     def start_readers(self) -> list[asyncio.Task[None]]:
         if not self._has_transactions:
             return []
-        return [self._stage.cluster.run_on("believer", consume_committed(self._stage, "believer"))]
+        return [self._context.cluster.run_on("believer", consume_committed(self._context, "believer"))]
 
     async def settle(self) -> None:
         """Nothing goes wrong any more: groups share everything out, and producers are done."""
@@ -116,7 +116,7 @@ class Coordination:
 
     async def finish(self, cluster: Cluster) -> None:
         """No transaction hangs, and nothing is left to be transformed."""
-        await wait_closed(self._stage, cluster)
+        await wait_closed(self._context, cluster)
         if self._transformation is not None:
             await self._transformation.finish(cluster)
 
@@ -124,7 +124,7 @@ class Coordination:
         for group in self._groups:
             await group.end()
         if self._payers and self._chance.random() < 0.5:
-            await self._stage.cluster.run_on(LEAVER, leave_open(self._stage, LEAVER, LEAVER, LEFT_OPEN_MS))
+            await self._context.cluster.run_on(LEAVER, leave_open(self._context, LEAVER, LEAVER, LEFT_OPEN_MS))
 
     async def note_state(self, cluster: Cluster) -> None:
         """What the coordinators know, at the last moment before they go down.
@@ -143,22 +143,22 @@ class Coordination:
         for name, before in self._before.items():
             if name not in moved_on and after.get(name) != before:
                 detail = f"{name}\n  before: {before}\n  after:  {after.get(name)}"
-                self._stage.history.report(Kind.FORGOTTEN, None, -1, detail)
+                self._context.history.report(Kind.FORGOTTEN, None, -1, detail)
 
     async def check(self, cluster: Cluster, readings: list[Reading], figures: Figures) -> None:
         """`readings` are all partitions."""
-        stage = self._stage
+        context = self._context
         by_partition = {reading.partition: reading for reading in readings}
         for group_id in self._group_ids:
-            offsets = await check_offsets(stage, cluster, group_id)
+            offsets = await check_offsets(context, cluster, group_id)
             group = next((each for each in self._classic if each.group_id == group_id), None)
             if group is not None:
                 group.check_read(offsets, by_partition)
-        committed = await read_all_committed(cluster, readings, stage.history)
-        stage.transactions.check(committed, figures)
+        committed = await read_all_committed(cluster, readings, context.history)
+        context.transactions.check(committed, figures)
         if self._transformation is not None:
             self._transformation.check(committed, figures)
-        stage.groups.count(figures)
+        context.groups.count(figures)
 
     def _members_that_moved_on(self) -> set[str]:
         """Of which groups the coordinator has written something since it was loaded anew: nodes that wait for
@@ -176,7 +176,7 @@ class Coordination:
     def _written_by_coordinators(self) -> dict[TopicPartition, int]:
         """Where their logs end, as seen from inside the nodes."""
         ends: dict[TopicPartition, int] = {}
-        for process in self._stage.cluster.nodes:
+        for process in self._context.cluster.nodes:
             assert process.present is not None, "nothing goes wrong any more"
             for topic in process.present.topics:
                 for partition in topic.partitions:
@@ -185,4 +185,4 @@ class Coordination:
         return ends
 
     async def _describe(self, cluster: Cluster) -> Picture:
-        return await describe_all(cluster, self._group_ids, self._stage.transactions.transactional_ids)
+        return await describe_all(cluster, self._group_ids, self._context.transactions.transactional_ids)

@@ -23,19 +23,19 @@ from headrace.simulation.environment.fabric import Weather
 from headrace.simulation.environment.loop import Deadlock, Livelock, OutOfTime
 from headrace.simulation.environment.universe import Universe
 from headrace.simulation.faults.faults import Faults
-from headrace.simulation.groups_and_transactions import NODE_CONFIGS as COORDINATION_CONFIGS
-from headrace.simulation.groups_and_transactions import WORKS as COORDINATED_WORKS
-from headrace.simulation.groups_and_transactions import Coordination
-from headrace.simulation.history.groups import GroupBook
+from headrace.simulation.groups_and_transactions import NODE_CONFIGS as GROUP_CONFIGS
+from headrace.simulation.groups_and_transactions import WORKLOADS as COORDINATED_WORKLOADS
+from headrace.simulation.groups_and_transactions import GroupsAndTransactions
+from headrace.simulation.history.groups import GroupHistory
 from headrace.simulation.history.history import Figures, History, Kind, Promise, Violation, check
-from headrace.simulation.history.transactions import TransactionBook
+from headrace.simulation.history.transactions import TransactionHistory
 from headrace.simulation.workloads.compacted_keys import COMPACTED_KEYS, CompactedKeys
 from headrace.simulation.workloads.compacted_keys import NODE_CONFIGS as CLEANING_CONFIGS
-from headrace.simulation.workloads.late_duplicates import Echo
+from headrace.simulation.workloads.context import WorkloadContext, draw_topics
+from headrace.simulation.workloads.late_duplicates import LateDuplicates
 from headrace.simulation.workloads.produce_and_consume import TROUBLE, consume, produce_in_batches, trim
 from headrace.simulation.workloads.raw_producers import produce_bluntly, produce_pipelined, take_producer_ids
-from headrace.simulation.workloads.stage import Stage, draw_topics
-from headrace.simulation.workloads.topic_churn import TopicBook, churn_topics
+from headrace.simulation.workloads.topic_churn import TopicHistory, churn_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterator
@@ -55,12 +55,12 @@ WHOLE_STEP_S = 0.2
 CALM_S = 3.0  # after the last fault, for a node that was down to come back before anything is asked of it
 FLUSHED_WITHIN_S = 1.0  # what nobody waits for lingers 50 ms, and then takes a flush or two
 KEEP_EVERYTHING = [("retention.ms", ConfigChange.SET, "-1"), ("retention.bytes", ConfigChange.SET, "-1")]
-NODE_CONFIGS = {"log.retention.check.interval.ms": "700", **COORDINATION_CONFIGS}
+NODE_CONFIGS = {"log.retention.check.interval.ms": "700", **GROUP_CONFIGS}
 WHOLE_FRACTIONS = (0.5, 0.8, 1.0)  # how often bytes travel together
 CLUSTER_WHOLE_FRACTIONS = (0.9, 0.97, 1.0)  # pieces are most of a cluster's events, and one node meets them all as well
 REPLICAS = 3
-PLAIN_WORKS = ("trimming", "topics", "producer ids", "blunt requests", "batches", "pipelines")
-ECHOES = (0.0, 0.02, 0.15)  # of the requests of groups and transactions
+PLAIN_WORKLOADS = ("trimming", "topics", "producer ids", "blunt requests", "batches", "pipelines")
+DUPLICATED_FRACTIONS = (0.0, 0.02, 0.15)  # of the requests of groups and transactions
 COMPACTED_FRACTION = 0.3  # of the runs: cleaners are busy on every node
 
 
@@ -86,16 +86,16 @@ class Report:
 def run_scenario(
     seed: int,
     kinds: Collection[str] | None = None,
-    works: Collection[str] | None = None,
+    workloads: Collection[str] | None = None,
     *,
     node_count: int = 1,
     trouble_s: float | None = None,
 ) -> Report:
-    """`kinds` of faults and `works` of clients, by name; for how long there are faults. None lets the seed choose."""
+    """`kinds` of faults and `workloads`, by name; for how long there are faults. None lets the seed choose."""
     limit_s = PEACE_MAX_S + (max(*TROUBLE_S, *CLUSTER_TROUBLE_S) if trouble_s is None else trouble_s)
     universe = Universe(seed, limit_s=limit_s, weather=_draw_weather(Universe(seed).random("weather"), node_count))
-    works = _draw_works(universe) if works is None else works
-    scenario = _Scenario(universe, kinds, works, node_count, trouble_s)
+    workloads = _draw_workloads(universe) if workloads is None else workloads
+    scenario = _Scenario(universe, kinds, workloads, node_count, trouble_s)
     report = Report(seed)
     with _bugs_reported_to(scenario.history):
         try:
@@ -113,18 +113,18 @@ def run_scenario(
     return report
 
 
-def _configs(node_count: int, works: Collection[str]) -> dict[str, str]:
-    configs = {**NODE_CONFIGS, **CLEANING_CONFIGS} if COMPACTED_KEYS in works else NODE_CONFIGS
+def _configs(node_count: int, workloads: Collection[str]) -> dict[str, str]:
+    configs = {**NODE_CONFIGS, **CLEANING_CONFIGS} if COMPACTED_KEYS in workloads else NODE_CONFIGS
     if node_count == 1:
         return configs
     return {**configs, "default.replication.factor": str(min(node_count, REPLICAS)), "min.insync.replicas": "2"}
 
 
-def _draw_works(universe: Universe) -> list[str]:
+def _draw_workloads(universe: Universe) -> list[str]:
     """Everything that writes plain records, or a part of that and some groups and transactions; some keys as well."""
-    chance = universe.random("works")
-    coordinated = [work for work in COORDINATED_WORKS if chance.random() < 0.4]
-    plain = [work for work in PLAIN_WORKS if not coordinated or chance.random() < 0.4]
+    chance = universe.random("works")  # a name of chance stays as it is: another would be another run of every seed
+    coordinated = [work for work in COORDINATED_WORKLOADS if chance.random() < 0.4]
+    plain = [work for work in PLAIN_WORKLOADS if not coordinated or chance.random() < 0.4]
     keys = [COMPACTED_KEYS] if universe.random(COMPACTED_KEYS).random() < COMPACTED_FRACTION else []
     return [*plain, *coordinated, *keys]
 
@@ -144,26 +144,28 @@ class _Scenario:
         self,
         universe: Universe,
         kinds: Collection[str] | None,
-        works: Collection[str],
+        workloads: Collection[str],
         node_count: int,
         trouble_s: float | None,
     ) -> None:
         self.history = History(has_failovers=node_count > 1)
-        self.book = TopicBook()
-        self.cluster = SimulatedCluster(universe, node_count=node_count, configs=_configs(node_count, works))
+        self.book = TopicHistory()
+        self.cluster = SimulatedCluster(universe, node_count=node_count, configs=_configs(node_count, workloads))
         chance = universe.random("scenario")
         drawn_s = chance.uniform(*(TROUBLE_S if node_count == 1 else CLUSTER_TROUBLE_S))
         self._trouble_s = drawn_s if trouble_s is None else trouble_s
         pace = max(1.0, self._trouble_s / DENSE_S)
         self.faults = Faults(self.cluster, kinds, gap_factor=min(pace, GAP_FACTOR_MAX))
-        transactions, groups = TransactionBook(self.history), GroupBook(self.history, universe.loop.time)
-        self._stage = Stage(self.cluster, self.history, transactions, groups, draw_topics(chance), pace)
-        self._works = works
-        self._coordination = Coordination(self._stage, works)
-        self._keys = CompactedKeys(self._stage) if COMPACTED_KEYS in works else None
-        echoes = universe.random("echoes").choice(ECHOES)
-        self._echo = Echo(self._stage, echoes, lambda: self.faults.happened.update(("late request",)))
-        self.cluster.client_network = self._echo.network
+        transactions, groups = TransactionHistory(self.history), GroupHistory(self.history, universe.loop.time)
+        self._context = WorkloadContext(self.cluster, self.history, transactions, groups, draw_topics(chance), pace)
+        self._workloads = workloads
+        self._groups_and_transactions = GroupsAndTransactions(self._context, workloads)
+        self._keys = CompactedKeys(self._context) if COMPACTED_KEYS in workloads else None
+        duplicated_fraction = universe.random("echoes").choice(DUPLICATED_FRACTIONS)
+        self._duplicates = LateDuplicates(
+            self._context, duplicated_fraction, lambda: self.faults.happened.update(("late request",))
+        )
+        self.cluster.client_network = self._duplicates.network
         self._chance = chance
         if node_count == 1:
             self._watch_one()
@@ -192,19 +194,19 @@ class _Scenario:
         await self.cluster.wait_ready()
         await self.cluster.run_on("operator", self._create_topics())
         writers = self._start_writers()
-        readers = [self.cluster.run_on("reader", consume(self._stage, "reader"))]
-        writers += self._coordination.start()
-        readers += self._coordination.start_readers()
+        readers = [self.cluster.run_on("reader", consume(self._context, "reader"))]
+        writers += self._groups_and_transactions.start()
+        readers += self._groups_and_transactions.start_readers()
         await self.faults.strike(self._trouble_s)
         await self._make_peace()
         for work in writers:
             await work
-        await self._coordination.settle()
+        await self._groups_and_transactions.settle()
         await self.cluster.run_on("judge", self._prove_health())
         for work in readers:
             await work
         self._check_survivors()
-        await self._coordination.end()
+        await self._groups_and_transactions.end()
         await self.cluster.run_on("judge", self._note_state())
         # What is true now must be true after every way to go down.
         self._chance.choice((self._cut_power, self._crash, self._stop))()
@@ -218,8 +220,8 @@ class _Scenario:
     # The parts of a run
 
     async def _create_topics(self) -> None:
-        async with self._stage.client("operator") as cluster:
-            for topic in self._stage.topics:
+        async with self._context.client("operator") as cluster:
+            for topic in self._context.topics:
                 await Admin(cluster).create_topic(topic.name, partitions=topic.partition_count, configs=topic.configs)
                 if topic.is_expiring:
                     self.history.expiring.add(topic.name)
@@ -227,8 +229,8 @@ class _Scenario:
             await self._keys.create_topic()
 
     def _start_writers(self) -> list[asyncio.Task[Any]]:
-        stage, numbers = self._stage, range(self._chance.choice((1, 1, 2)))
-        every: dict[str, list[tuple[str, Callable[[Stage, str], Coroutine[Any, Any, None]]]]] = {
+        context, numbers = self._context, range(self._chance.choice((1, 1, 2)))
+        every: dict[str, list[tuple[str, Callable[[WorkloadContext, str], Coroutine[Any, Any, None]]]]] = {
             "trimming": [("trimmer", trim)],
             "topics": [("keeper", partial(churn_topics, book=self.book))],
             "producer ids": [("taker", take_producer_ids)],
@@ -236,9 +238,9 @@ class _Scenario:
             "batches": [(f"batcher{number}", produce_in_batches) for number in numbers],
             "pipelines": [(f"pipeliner{number}", produce_pipelined) for number in numbers],
         }
-        assert tuple(every) == PLAIN_WORKS
-        wanted = [work for name in self._works if name in every for work in every[name]]
-        writers = [self.cluster.run_on(name, work(stage, name)) for name, work in wanted]
+        assert tuple(every) == PLAIN_WORKLOADS
+        wanted = [work for name in self._workloads if name in every for work in every[name]]
+        writers = [self.cluster.run_on(name, work(context, name)) for name, work in wanted]
         if self._keys is not None:
             writers.append(self.cluster.run_on("keysmith", self._keys.write("keysmith")))
         return writers
@@ -246,9 +248,9 @@ class _Scenario:
     async def _make_peace(self) -> None:
         """No more faults, and nothing new is begun."""
         await self.faults.heal()
-        self._echo.stop()
+        self._duplicates.stop()
         self.cluster.is_hurried = True
-        self._stage.end()
+        self._context.end()
         await asyncio.sleep(CALM_S)
         await self.cluster.wait_ready()
         await self._become_whole()
@@ -276,28 +278,28 @@ class _Scenario:
 
     async def _prove_health(self) -> None:
         """Everything works again: every partition takes writes and can be read to its end."""
-        async with self._stage.client("judge") as cluster:
-            for topic in self._stage.topics:
+        async with self._context.client("judge") as cluster:
+            for topic in self._context.topics:
                 if topic.is_expiring:  # from here on records stay, so that they can be counted
                     resource = Resource(ResourceType.TOPIC, topic.name)
                     await Admin(cluster).alter_configs(resource, KEEP_EVERYTHING)
             for acks in (Acks.ALL, Acks.LEADER):
                 await self._probe(BatchingProducer(cluster, ProducerSettings(acks=acks, delivery_timeout_s=20.0)))
             await asyncio.sleep(FLUSHED_WITHIN_S)
-            await self._coordination.finish(cluster)
-            readings = await read_all(cluster, self._stage.partitions, self.history, self._chance)
+            await self._groups_and_transactions.finish(cluster)
+            readings = await read_all(cluster, self._context.partitions, self.history, self._chance)
         for reading in readings:
             for offset, value in reading.records:
                 self.history.saw(reading.partition, offset, value)
-        self._stage.goals = {reading.partition: reading.end_offset for reading in readings}
+        self._context.goals = {reading.partition: reading.end_offset for reading in readings}
 
     async def _probe(self, producer: BatchingProducer) -> None:
         # Every write is flushed before long, so one that only the leader acked stays too, now that nothing is wrong.
         promise = Promise(is_durable=True, is_idempotent=producer.settings.numbers_batches)
         name = f"judge.{producer.settings.acks.name}"
         async with producer:
-            for partition in self._stage.partitions:
-                value = self._stage.value(name, self._chance)
+            for partition in self._context.partitions:
+                value = self._context.value(name, self._chance)
                 send = self.history.begin(name, partition, self.history.next_number(name), value, promise)
                 try:
                     receipt = await producer.send(partition.topic, None, value, partition=partition.partition)
@@ -306,15 +308,15 @@ class _Scenario:
                     self.history.report(Kind.STUCK, partition, -1, f"it takes no write: {trouble}")
 
     async def _note_state(self) -> None:
-        async with self._stage.client("judge") as cluster:
-            await self._coordination.note_state(cluster)
+        async with self._context.client("judge") as cluster:
+            await self._groups_and_transactions.note_state(cluster)
 
     async def _judge(self, figures: Figures) -> list[Reading]:
-        async with self._stage.client("judge") as cluster:
-            await self._coordination.check_state(cluster)
+        async with self._context.client("judge") as cluster:
+            await self._groups_and_transactions.check_state(cluster)
             await check_topics(cluster, self.book, self.history)
-            readings = await read_all(cluster, self._stage.partitions, self.history, self._chance)
-            await self._coordination.check(cluster, readings, figures)
+            readings = await read_all(cluster, self._context.partitions, self.history, self._chance)
+            await self._groups_and_transactions.check(cluster, readings, figures)
             if self._keys is not None:
                 await self._keys.check(figures)
             return readings

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
     from headrace.model.names import LogId, TopicPartition
     from headrace.simulation.history.history import History
-    from headrace.simulation.workloads.topic_churn import TopicBook
+    from headrace.simulation.workloads.topic_churn import TopicHistory
     from headrace.wire.batches.records import Record
 
 READ_S = 30.0  # of virtual time, for a healthy node to hand over a whole partition
@@ -128,7 +128,7 @@ async def _check_lookups(
             history.report(Kind.MISLED, partition, found, detail)
 
 
-async def check_topics(cluster: Cluster, book: TopicBook, history: History) -> None:
+async def check_topics(cluster: Cluster, book: TopicHistory, history: History) -> None:
     view = await cluster.survey()
     admin = Admin(cluster)
     retentions: dict[str, str] = {}

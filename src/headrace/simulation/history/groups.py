@@ -48,7 +48,7 @@ class Tenure:
     """The end of its session, counted from when its last good heartbeat left."""
 
 
-class GroupBook:
+class GroupHistory:
     def __init__(self, history: History, now_s: Callable[[], float]) -> None:
         self._history = history
         self._now_s = now_s

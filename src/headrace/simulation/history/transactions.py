@@ -46,7 +46,7 @@ class Transaction:
         return f"{self.name} ({self.fate.name.lower()})"
 
 
-class TransactionBook:
+class TransactionHistory:
     def __init__(self, history: History) -> None:
         self._history = history
         self._by_value: dict[bytes, Transaction] = {}

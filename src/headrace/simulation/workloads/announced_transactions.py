@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headrace.model.names import TopicPartition
     from headrace.simulation.history.history import Send
     from headrace.simulation.history.transactions import Transaction
-    from headrace.simulation.workloads.stage import Stage
+    from headrace.simulation.workloads.context import WorkloadContext
 
 TIMEOUT_MS: Final = 5_000
 NODE_TIMEOUT_MS: Final = 4_000
@@ -45,20 +45,20 @@ AGAIN_S: Final = 0.1  # while the last transaction's markers are on their way
 _TRY_AGAIN = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
-async def produce_announced(stage: Stage, name: str) -> None:
-    chance = stage.random(name)
+async def produce_announced(context: WorkloadContext, name: str) -> None:
+    chance = context.random(name)
     number = 0
-    while not stage.is_over():
+    while not context.is_over():
         number += 1
-        producer = _Producer(stage, f"{name}.{number}", transactional_id=name)
+        producer = _Producer(context, f"{name}.{number}", transactional_id=name)
         try:
-            async with stage.client(name) as cluster:
+            async with context.client(name) as cluster:
                 await producer.take_id(cluster)
                 for _ in range(chance.randint(1, 8)):
-                    if stage.is_over():
+                    if context.is_over():
                         break
                     await producer.transact(cluster)
-                    await stage.rest_between(chance.choice((0.02, 0.3, 1.0)))
+                    await context.rest_between(chance.choice((0.02, 0.3, 1.0)))
         except TROUBLE:
             await asyncio.sleep(0.2)
         finally:
@@ -68,11 +68,11 @@ async def produce_announced(stage: Stage, name: str) -> None:
 class _Producer:
     """One identity. It is of no use after the first trouble."""
 
-    def __init__(self, stage: Stage, name: str, transactional_id: str) -> None:
-        self._stage = stage
+    def __init__(self, context: WorkloadContext, name: str, transactional_id: str) -> None:
+        self._context = context
         self._name = name
         self._transactional_id = transactional_id
-        self._chance = stage.random(name)
+        self._chance = context.random(name)
         self._producer_id = -1
         self._epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
@@ -91,9 +91,9 @@ class _Producer:
 
     async def transact(self, cluster: Cluster) -> None:
         chance = self._chance
-        self._open = self._stage.transactions.begin(self._transactional_id, self._name)
+        self._open = self._context.transactions.begin(self._transactional_id, self._name)
         for _ in range(chance.randint(1, 3)):
-            partitions = chance.sample(self._stage.open_partitions, 1)
+            partitions = chance.sample(self._context.open_partitions, 1)
             await self._announce(cluster, partitions)
             for partition in partitions:
                 await self._produce(cluster, partition)
@@ -132,13 +132,13 @@ class _Producer:
 
     async def _produce(self, cluster: Cluster, partition: TopicPartition) -> None:
         assert self._open is not None
-        history = self._stage.history
+        history = self._context.history
         sends: list[Send] = []
         for _ in range(self._chance.randint(1, 3)):
-            value = self._stage.value(self._name, self._chance)
+            value = self._context.value(self._name, self._chance)
             number = history.next_number(self._name)
             sends.append(history.begin(self._name, partition, number, value, ACKS_ALL_IDEMPOTENT))
-            self._stage.transactions.add(self._open, sends[-1])
+            self._context.transactions.add(self._open, sends[-1])
         now_ms = cluster.clock.wall_ms()
         sequence = self._sequences.get(partition, 0)
         encoded = encode_batch(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.simulation.environment.host import Host
-    from headrace.simulation.workloads.stage import Stage
+    from headrace.simulation.workloads.context import WorkloadContext
 
 LIVES_S: Final = (1.0, 4.0, 10.0)  # at most, from one change to the next
 PAUSES_S: Final = (0.2, 2.0, 9.0)  # at most: shorter than a session, and longer
@@ -21,10 +21,12 @@ STEP_S: Final = 0.05
 class ClientProcess:
     """Runs `work` on a host of its own, again and again. The seed decides how each run ends."""
 
-    def __init__(self, stage: Stage, name: str, work: Callable[[ClientProcess], Coroutine[Any, Any, None]]) -> None:
-        self.stage = stage
+    def __init__(
+        self, context: WorkloadContext, name: str, work: Callable[[ClientProcess], Coroutine[Any, Any, None]]
+    ) -> None:
+        self.context = context
         self.name = name
-        self.chance = stage.random(f"{name}/life")
+        self.chance = context.random(f"{name}/life")
         self.launches = 0
         self._must_leave = False
         self.on_death: Callable[[], None] = lambda: None
@@ -49,11 +51,11 @@ class ClientProcess:
         self._task.add_done_callback(_raise_its_error)
 
     async def live(self) -> None:
-        """Until the stage is over. Then it runs, unless it was killed and left for dead."""
+        """Until the run is over. Then it runs, unless it was killed and left for dead."""
         self.launch()
         while True:
-            await self.stage.rest_between(self.chance.choice(LIVES_S) * self.chance.random())
-            if self.stage.is_over():
+            await self.context.rest_between(self.chance.choice(LIVES_S) * self.chance.random())
+            if self.context.is_over():
                 break
             match self.chance.choice(("stay", "leave", "kill", "kill", "pause")):
                 case "leave":
@@ -79,18 +81,18 @@ class ClientProcess:
             self.on_death()
 
     async def _return(self) -> None:
-        await self.stage.rest(self.chance.choice(GONE_S) * self.chance.random())
-        if not self.stage.is_over():
+        await self.context.rest(self.chance.choice(GONE_S) * self.chance.random())
+        if not self.context.is_over():
             self.launch()
 
     async def _pause(self) -> None:
         self._host.pause()
-        await self.stage.rest(self.chance.choice(PAUSES_S) * self.chance.random())
+        await self.context.rest(self.chance.choice(PAUSES_S) * self.chance.random())
         self._host.resume()
 
     @property
     def _host(self) -> Host:
-        return self.stage.cluster.client_host(self.name)
+        return self.context.cluster.client_host(self.name)
 
 
 def _raise_its_error(task: asyncio.Task[None]) -> None:

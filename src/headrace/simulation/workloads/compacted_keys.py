@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.client.producing.batch import Receipt
     from headrace.simulation.cluster import NodeProcess
     from headrace.simulation.history.history import Figures
-    from headrace.simulation.workloads.stage import Stage
+    from headrace.simulation.workloads.context import WorkloadContext
     from headrace.wire.batches.records import Record
 
 COMPACTED_KEYS: Final = "compacted keys"
@@ -78,13 +78,13 @@ class Attempts:
 
 
 class CompactedKeys:
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, context: WorkloadContext) -> None:
+        self._context = context
         self._attempts = {key: Attempts() for key in KEYS}
 
     async def create_topic(self) -> None:
-        retention_ms = RETENTION_MS if self._stage.is_clustered else RETENTION_ALONE_MS
-        async with self._stage.client("operator") as cluster:
+        retention_ms = RETENTION_MS if self._context.is_clustered else RETENTION_ALONE_MS
+        async with self._context.client("operator") as cluster:
             await Admin(cluster).create_topic(
                 PLACE.topic, partitions=1, configs={**_CONFIGS, "delete.retention.ms": retention_ms}
             )
@@ -93,23 +93,23 @@ class CompactedKeys:
 
     async def write(self, name: str) -> None:
         """One producer after the other. Each numbers its batches: no value is written twice, and none long after."""
-        chance = self._stage.random(name)
+        chance = self._context.random(name)
         settings = ProducerSettings(acks=Acks.ALL, is_idempotent=True, delivery_timeout_s=DELIVERY_TIMEOUT_S)
-        while not self._stage.is_over():
-            async with self._stage.client(name) as cluster:
+        while not self._context.is_over():
+            async with self._context.client(name) as cluster:
                 producer = BatchingProducer(cluster, settings)
                 for _ in range(chance.randint(5, 20)):
-                    if self._stage.is_over():
+                    if self._context.is_over():
                         break
                     await self._send_burst(producer, name, chance)
-                    await self._stage.rest_between(chance.choice((0.1, 0.5)))
+                    await self._context.rest_between(chance.choice((0.1, 0.5)))
                 with suppress(*TROUBLE):  # every send's outcome was noted already
                     await producer.close()
 
     async def _send_burst(self, producer: BatchingProducer, name: str, chance: Random) -> None:
         burst: list[tuple[bytes, bytes | None, Receipt]] = []
         for key in chance.choices(KEYS, k=chance.randint(1, 4)):
-            value = None if chance.random() < TOMBSTONE_FRACTION else self._stage.value(name, chance)
+            value = None if chance.random() < TOMBSTONE_FRACTION else self._context.value(name, chance)
             self._attempts[key].unknown.append(value)
             with suppress(*TROUBLE):
                 burst.append((key, value, await producer.send(PLACE.topic, key, value, partition=PLACE.partition)))
@@ -127,11 +127,11 @@ class CompactedKeys:
 
     async def check(self, figures: Figures) -> None:
         """On every replica, once all have what the leader has."""
-        deadline_s = self._stage.now_s + CAUGHT_UP_WITHIN_S
+        deadline_s = self._context.now_s + CAUGHT_UP_WITHIN_S
         while not (replicas := self._caught_up()):
-            if self._stage.now_s > deadline_s:
+            if self._context.now_s > deadline_s:
                 detail = f"its replicas are not alike {CAUGHT_UP_WITHIN_S:g} s after a restart"
-                self._stage.history.report(Kind.STUCK, PLACE, -1, detail)
+                self._context.history.report(Kind.STUCK, PLACE, -1, detail)
                 return
             await asyncio.sleep(LOOK_EVERY_S)
         for process, partition in replicas:
@@ -144,7 +144,7 @@ class CompactedKeys:
         """Every replica; none if one is missing or behind."""
         replicas = [
             (process, partition)
-            for process in self._stage.cluster.nodes
+            for process in self._context.cluster.nodes
             if process.node is not None
             for partition in process.node.topics.partitions()
             if partition.name == PLACE
@@ -161,9 +161,9 @@ class CompactedKeys:
             problem = attempts.why_wrong(found)
             if problem is not None:
                 detail = f"on node {process.node_id} of key {key!r} {problem}"
-                self._stage.history.report(Kind.WRONG_VALUE, PLACE, -1 if found is None else found.offset, detail)
+                self._context.history.report(Kind.WRONG_VALUE, PLACE, -1 if found is None else found.offset, detail)
         for stranger, found in newest.items():
-            self._stage.history.report(Kind.INVENTED, PLACE, found.offset, f"nobody has sent the key {stranger!r}")
+            self._context.history.report(Kind.INVENTED, PLACE, found.offset, f"nobody has sent the key {stranger!r}")
 
 
 def _records(process: NodeProcess, partition: Partition) -> Iterator[Record]:

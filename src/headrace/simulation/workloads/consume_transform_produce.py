@@ -16,8 +16,8 @@ from headrace.client.reading.offsets import IsolationLevel, find_bounds
 from headrace.simulation.history.history import ACKS_ALL_IDEMPOTENT, Kind
 from headrace.simulation.history.transactions import Fate
 from headrace.simulation.workloads.client_processes import ClientProcess
+from headrace.simulation.workloads.context import reserved_topic
 from headrace.simulation.workloads.produce_and_consume import DELIVERY_TIMEOUT_S, TROUBLE
-from headrace.simulation.workloads.stage import reserved_topic
 from headrace.simulation.workloads.transactions import TransactionalProducer
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
     from headrace.model.names import TopicPartition
     from headrace.simulation.history.history import Figures, Reading
-    from headrace.simulation.workloads.stage import Stage, TopicPlan
+    from headrace.simulation.workloads.context import TopicPlan, WorkloadContext
     from headrace.wire.batches.records import Record
 
 GROUP: Final = "transformers"
@@ -40,30 +40,32 @@ DONE_WITHIN_S: Final = 60.0  # after the last fault, for all that is left to be 
 class Transformation:
     """A source, those who read it, and where their results go."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        chance = stage.random("transformation")
+    def __init__(self, context: WorkloadContext) -> None:
+        self._context = context
+        chance = context.random("transformation")
         self.source: TopicPlan = reserved_topic("source", chance)
         self.results: TopicPlan = reserved_topic("results", chance)
-        stage.topics += [self.source, self.results]
+        context.topics += [self.source, self.results]
         self._input_of: dict[bytes, bytes] = {}
         """By result, each of which is made once; of one input there may be several, of which one counts."""
         self._assignors = chance.choice(((RANGE,), (COOPERATIVE_STICKY,)))
-        self._workers = [_Worker(self, stage, f"transformer-{number}") for number in range(chance.randint(1, 3))]
+        self._workers = [_Worker(self, context, f"transformer-{number}") for number in range(chance.randint(1, 3))]
 
     async def feed(self, name: str) -> None:
         """Into the source, with every acknowledgement."""
-        stage, chance = self._stage, self._stage.random(name)
-        async with stage.client(name) as cluster:
+        context, chance = self._context, self._context.random(name)
+        async with context.client(name) as cluster:
             producer = BatchingProducer(cluster, ProducerSettings(delivery_timeout_s=DELIVERY_TIMEOUT_S))
-            while not stage.is_over():
+            while not context.is_over():
                 partition = chance.choice(self.source.partitions)
-                value = stage.value(name, chance)
-                send = stage.history.begin(name, partition, stage.history.next_number(name), value, ACKS_ALL_IDEMPOTENT)
+                value = context.value(name, chance)
+                send = context.history.begin(
+                    name, partition, context.history.next_number(name), value, ACKS_ALL_IDEMPOTENT
+                )
                 with suppress(*TROUBLE):
                     receipt = await producer.send(partition.topic, None, value, partition=partition.partition)
                     send.ok((await receipt).offset)
-                await stage.rest_between(chance.choice((0.02, 0.2, 0.5)))
+                await context.rest_between(chance.choice((0.02, 0.2, 0.5)))
             with suppress(*TROUBLE):
                 await producer.close()
 
@@ -75,9 +77,9 @@ class Transformation:
 
     def consumer(self, cluster: Cluster, chance: Random) -> GroupConsumer:
         settings = GroupConsumerSettings(
-            session_timeout_ms=self._stage.session_ms(chance.choice(SESSIONS_MS)),
+            session_timeout_ms=self._context.session_ms(chance.choice(SESSIONS_MS)),
             rebalance_timeout_ms=chance.choice(REBALANCES_MS),
-            heartbeat_interval_ms=self._stage.session_ms(HEARTBEAT_MS),
+            heartbeat_interval_ms=self._context.session_ms(HEARTBEAT_MS),
             assignors=self._assignors,
             isolation=IsolationLevel.READ_COMMITTED,
         )
@@ -93,7 +95,7 @@ class Transformation:
         for worker in self._workers:
             if not worker.process.is_running:
                 worker.process.launch()
-        deadline_s = self._stage.now_s + DONE_WITHIN_S
+        deadline_s = self._context.now_s + DONE_WITHIN_S
         ends = {name: end for name, (_, end) in (await find_bounds(cluster, self.source.partitions)).items()}
         admin = GroupAdmin(cluster)
         while True:
@@ -101,10 +103,10 @@ class Transformation:
             behind = [name for name, end in ends.items() if committed.get(name, 0) < end]
             if not behind:
                 break
-            if self._stage.now_s > deadline_s:
+            if self._context.now_s > deadline_s:
                 for name in behind:
                     detail = f"{GROUP} still stand at {committed.get(name)} of {ends[name]}"
-                    self._stage.history.report(Kind.STUCK, name, committed.get(name, -1), detail)
+                    self._context.history.report(Kind.STUCK, name, committed.get(name, -1), detail)
                 break
             await asyncio.sleep(0.5)
         for worker in self._workers:
@@ -120,16 +122,16 @@ class Transformation:
         figures.transformed += found.total()
         for value in by_topic[self.source.name]:
             if found[value] != 1:
-                self._stage.history.report(Kind.UNPROCESSED, None, -1, f"{value[:60]!r} has {found[value]} results")
+                self._context.history.report(Kind.UNPROCESSED, None, -1, f"{value[:60]!r} has {found[value]} results")
 
 
 class _Worker:
-    def __init__(self, whole: Transformation, stage: Stage, name: str) -> None:
-        self.process = ClientProcess(stage, name, self._run)
+    def __init__(self, whole: Transformation, context: WorkloadContext, name: str) -> None:
+        self.process = ClientProcess(context, name, self._run)
         self.process.on_death = self._died
         self._whole = whole
-        self._stage = stage
-        self._chance = stage.random(name)
+        self._context = context
+        self._chance = context.random(name)
         self._writer: TransactionalProducer | None = None
 
     def _died(self) -> None:
@@ -138,9 +140,9 @@ class _Worker:
 
     async def _run(self, process: ClientProcess) -> None:
         while not process.must_leave():
-            async with self._stage.client(process.name) as cluster:
-                name = f"{process.name}.{self._stage.groups.moment()}"
-                writer = TransactionalProducer(self._stage, name, cluster, process.name, self._chance)
+            async with self._context.client(process.name) as cluster:
+                name = f"{process.name}.{self._context.groups.moment()}"
+                writer = TransactionalProducer(self._context, name, cluster, process.name, self._chance)
                 consumer = self._whole.consumer(cluster, self._chance)
                 self._writer = writer
                 try:
@@ -157,10 +159,10 @@ class _Worker:
     async def _transform(self, process: ClientProcess, consumer: GroupConsumer, writer: TransactionalProducer) -> None:
         """Returns or raises when a new consumer and a new producer are needed."""
         while not process.must_leave():
-            polled = await consumer.poll(self._chance.choice((1, 10, 100)), wait_s=self._stage.poll_s(0.3))
+            polled = await consumer.poll(self._chance.choice((1, 10, 100)), wait_s=self._context.poll_s(0.3))
             if consumer.is_joined:
                 who = consumer.group_metadata
-                self._stage.groups.given(GROUP, who.generation_id, who.member_id, list(consumer.assignment))
+                self._context.groups.given(GROUP, who.generation_id, who.member_id, list(consumer.assignment))
             if not polled:
                 continue
             try:
@@ -178,7 +180,7 @@ class _Worker:
     async def _transact(
         self, consumer: GroupConsumer, writer: TransactionalProducer, polled: Mapping[TopicPartition, list[Record]]
     ) -> Fate:
-        groups, who = self._stage.groups, consumer.group_metadata
+        groups, who = self._context.groups, consumer.group_metadata
         await writer.begin()
         for records in polled.values():
             for record in records:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from headrace.model.names import TopicPartition
     from headrace.simulation.workloads.client_processes import ClientProcess
-    from headrace.simulation.workloads.stage import Stage
+    from headrace.simulation.workloads.context import WorkloadContext
 
 SETTLED_WITHIN_S: Final = 40.0  # after the last fault: sessions end, and those who are left share everything out
 TOPICS_MAX: Final = 2
@@ -28,13 +28,13 @@ class Member(Protocol):
 
 
 class ProcessGroup:
-    """`run` it until the stage is over, `settle` it then, and `end` it before the last crash."""
+    """`run` it until the run is over, `settle` it then, and `end` it before the last crash."""
 
-    def __init__(self, stage: Stage, group_id: str) -> None:
+    def __init__(self, context: WorkloadContext, group_id: str) -> None:
         self.group_id = group_id
-        self.stage = stage
-        self.chance = stage.random(group_id)
-        topics = [topic for topic in stage.topics if not topic.is_reserved]
+        self.context = context
+        self.chance = context.random(group_id)
+        topics = [topic for topic in context.topics if not topic.is_reserved]
         self.topics = self.chance.sample(topics, self.chance.randint(1, min(TOPICS_MAX, len(topics))))
         self.members: Sequence[Member] = ()
         self._leaves_in_good_order = self.chance.random() < 0.3
@@ -50,14 +50,14 @@ class ProcessGroup:
         if not alive:
             alive = [self.members[0]]
             alive[0].process.launch()
-        deadline_s = self.stage.now_s + SETTLED_WITHIN_S
+        deadline_s = self.context.now_s + SETTLED_WITHIN_S
         wanted = sorted(partition for topic in self.topics for partition in topic.partitions)
         while (owned := sorted(partition for member in alive for partition in member.owned)) != wanted:
-            if self.stage.now_s > deadline_s:
+            if self.context.now_s > deadline_s:
                 for partition in wanted:
                     if partition not in owned:
                         detail = f"{self.group_id}, {SETTLED_WITHIN_S:g} s after the last fault"
-                        self.stage.history.report(Kind.ORPHANED, partition, -1, detail)
+                        self.context.history.report(Kind.ORPHANED, partition, -1, detail)
                 return
             await asyncio.sleep(0.2)
 

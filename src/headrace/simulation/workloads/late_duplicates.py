@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from headrace.runtime.network import Address, Chunk, Link, Listener, Network, Receiver
-    from headrace.simulation.workloads.stage import Stage
+    from headrace.simulation.workloads.context import WorkloadContext
     from headrace.wire.api import Message
 
 HOST: Final = "echo"
@@ -49,15 +49,15 @@ REPEATED_FROM: Final = {
 }
 
 
-class Echo:
+class LateDuplicates:
     """`network` for clients that are to be overheard. `stop` it when no more is to go wrong."""
 
-    def __init__(self, stage: Stage, fraction: float, on_echo: Callable[[], None]) -> None:
+    def __init__(self, context: WorkloadContext, fraction: float, on_duplicate: Callable[[], None]) -> None:
         """`fraction` of all requests are repeated."""
-        self._stage = stage
+        self._context = context
         self._fraction = fraction
-        self._on_echo = on_echo
-        self._chance: Random = stage.random("echo")
+        self._on_duplicate = on_duplicate
+        self._chance: Random = context.random("echo")
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def network(self, inner: Network) -> Network:
@@ -72,7 +72,7 @@ class Echo:
         _, message = decode_request(frame[LENGTH_SIZE:])
         if _is_recognisable(message):
             delay_s = self._chance.choice(DELAYS_S) * self._chance.random()
-            host = self._stage.cluster.client_host(HOST)
+            host = self._context.cluster.client_host(HOST)
             task = host.start(self._repeat(address, frame, message, delay_s), "repeat a request")
             self._tasks[task] = None
             task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -84,17 +84,17 @@ class Echo:
 
     async def _repeat(self, address: Address, frame: bytes, message: Message, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
-        if isinstance(message, ConsumerGroupHeartbeatRequest) and not self._stage.groups.is_stale(
+        if isinstance(message, ConsumerGroupHeartbeatRequest) and not self._context.groups.is_stale(
             message.group_id, message.member_id, message.member_epoch
         ):
             return
         try:
-            link = await self._stage.world(HOST).network.connect(address, _Deaf())
+            link = await self._context.world(HOST).network.connect(address, _Deaf())
         except OSError:
             return
         try:
             self._note(message)
-            self._on_echo()
+            self._on_duplicate()
             link.send((frame,))
             await asyncio.sleep(PATIENCE_S)
         finally:
@@ -109,7 +109,7 @@ class Echo:
                 for part in topic.partitions
             }
             generation = message.generation_id_or_member_epoch
-            groups = self._stage.groups
+            groups = self._context.groups
             is_stale = groups.is_stale(message.group_id, message.member_id, generation)
             groups.begin_commit(message.group_id, offsets, is_stale=is_stale)
 
@@ -129,38 +129,38 @@ def _is_recognisable(message: Message) -> bool:
 
 
 class _OverheardNetwork:
-    def __init__(self, inner: Network, echo: Echo) -> None:
+    def __init__(self, inner: Network, duplicates: LateDuplicates) -> None:
         self._inner = inner
-        self._echo = echo
+        self._duplicates = duplicates
 
     async def listen(self, address: Address, receiver: Callable[[], Receiver]) -> Listener:
         return await self._inner.listen(address, receiver)
 
     async def connect(self, address: Address, receiver: Receiver) -> Link:
-        return await self._inner.connect(address, _Overheard(receiver, self._echo))
+        return await self._inner.connect(address, _Overheard(receiver, self._duplicates))
 
 
 class _Overheard:
     """A receiver that is given an overheard link."""
 
-    def __init__(self, inner: Receiver, echo: Echo) -> None:
+    def __init__(self, inner: Receiver, duplicates: LateDuplicates) -> None:
         self._inner = inner
-        self._echo = echo
+        self._duplicates = duplicates
         self.buffer = inner.buffer
         self.received = inner.received
         self.drained = inner.drained
         self.disconnected = inner.disconnected
 
     def connected(self, link: Link) -> None:
-        self._inner.connected(_OverheardLink(link, self._echo))
+        self._inner.connected(_OverheardLink(link, self._duplicates))
 
 
 class _OverheardLink:
     """A link whose every chunk is one whole request, as our client sends them."""
 
-    def __init__(self, inner: Link, echo: Echo) -> None:
+    def __init__(self, inner: Link, duplicates: LateDuplicates) -> None:
         self._inner = inner
-        self._echo = echo
+        self._duplicates = duplicates
         self.peer = inner.peer
         self.local = inner.local
         self.pause_reading = inner.pause_reading
@@ -177,7 +177,7 @@ class _OverheardLink:
         self._inner.send(frames)
         for frame in frames:
             assert isinstance(frame, bytes)
-            self._echo.hear(self.peer, frame)
+            self._duplicates.hear(self.peer, frame)
 
 
 class _Deaf:

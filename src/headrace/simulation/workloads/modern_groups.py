@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
     from headrace.model.names import TopicId
     from headrace.simulation.history.groups import Tenure
-    from headrace.simulation.workloads.stage import Stage
+    from headrace.simulation.workloads.context import WorkloadContext
 
 SESSION_MS: Final = 3_000
 HEARTBEAT_MS: Final = 300
@@ -46,19 +46,19 @@ _PERHAPS_DONE = {ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.COORDINATOR_NOT_AVAIL
 
 
 class ModernGroup(ProcessGroup):
-    def __init__(self, stage: Stage, group_id: str) -> None:
-        super().__init__(stage, group_id)
+    def __init__(self, context: WorkloadContext, group_id: str) -> None:
+        super().__init__(context, group_id)
         self.assignor: str | None = self.chance.choice((None, "uniform", "range"))
         self.members = [_Member(self, f"{group_id}-{number}") for number in range(self.chance.randint(2, 4))]
 
 
 class _Member:
     def __init__(self, group: ModernGroup, name: str) -> None:
-        self.process = ClientProcess(group.stage, name, self._run)
+        self.process = ClientProcess(group.context, name, self._run)
         self.process.on_death = self._lose_all
         self._group = group
-        self._stage = group.stage
-        self._chance = group.stage.random(name)
+        self._context = group.context
+        self._chance = group.context.random(name)
         self._member_id = ""
         self._epoch = 0
         self._old_epochs: list[int] = []
@@ -71,14 +71,14 @@ class _Member:
         return set() if self._tenure is None else self._tenure.partitions
 
     def _lose_all(self) -> None:
-        self._stage.groups.end_tenure(self._group.group_id, self._member_id)
+        self._context.groups.end_tenure(self._group.group_id, self._member_id)
         self._tenure = None
         self._epoch = 0
 
     async def _run(self, process: ClientProcess) -> None:
         self._member_id = f"{process.name}.{process.launches}"
         self._old_epochs = []
-        async with self._stage.client(process.name) as cluster:
+        async with self._context.client(process.name) as cluster:
             coordinator = Coordinator(cluster, CoordinatorKind.GROUP, self._group.group_id)
             while not process.must_leave():
                 try:
@@ -90,7 +90,7 @@ class _Member:
                     self._must_tell_all = True  # what the coordinator has heard is not known
                     if isinstance(trouble, Refusal) and trouble.code == ErrorCode.NOT_COORDINATOR:
                         coordinator = Coordinator(cluster, CoordinatorKind.GROUP, self._group.group_id)
-                await asyncio.sleep(self._stage.session_ms(HEARTBEAT_MS) / 1000 * self._chance.uniform(0.5, 1.5))
+                await asyncio.sleep(self._context.session_ms(HEARTBEAT_MS) / 1000 * self._chance.uniform(0.5, 1.5))
             await self._leave(coordinator)
 
     async def _learn_topics(self, cluster: Cluster) -> None:
@@ -100,7 +100,7 @@ class _Member:
     # Heartbeats
 
     async def _beat(self, coordinator: Coordinator) -> None:
-        groups, group_id = self._stage.groups, self._group.group_id
+        groups, group_id = self._context.groups, self._group.group_id
         is_joining = self._epoch == 0
         request = ConsumerGroupHeartbeatRequest(group_id, self._member_id, self._epoch)
         if is_joining or self._must_tell_all:
@@ -109,12 +109,12 @@ class _Member:
             request.server_assignor = self._group.assignor
         if is_joining or self._must_tell_all or self._chance.random() < 0.5:
             request.topic_partitions = self._by_id(self.owned)
-        sent_s = self._stage.now_s
+        sent_s = self._context.now_s
         connection = await coordinator.connection()
         answer = await connection.request(request, ConsumerGroupHeartbeatResponse)
         session_ends_s = sent_s + SESSION_MS / 1000
         # Whoever was stopped for so long that its session may be over must not believe an answer from before.
-        if answer.error_code in _OUT or self._stage.now_s >= session_ends_s:
+        if answer.error_code in _OUT or self._context.now_s >= session_ends_s:
             self._lose_all()
             return
         if answer.error_code != ErrorCode.NONE:
@@ -137,7 +137,7 @@ class _Member:
         if not self._tenure.partitions <= assigned:
             self._must_tell_all = True
         self._tenure.partitions &= assigned
-        self._stage.groups.gain(self._group.group_id, self._tenure, sorted(assigned - self._tenure.partitions))
+        self._context.groups.gain(self._group.group_id, self._tenure, sorted(assigned - self._tenure.partitions))
 
     def _by_id(self, partitions: set[TopicPartition]) -> list[TopicPartitions]:
         return [
@@ -167,7 +167,7 @@ class _Member:
 
     async def _commit(self, coordinator: Coordinator) -> None:
         """Tried once. Sometimes with an epoch that is over, as if the request had been long on its way."""
-        groups, group_id = self._stage.groups, self._group.group_id
+        groups, group_id = self._context.groups, self._group.group_id
         epoch = self._epoch
         if self._old_epochs and self._chance.random() < 0.2:
             epoch = self._chance.choice(self._old_epochs)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.model.names import TopicPartition
     from headrace.runtime.world import World
     from headrace.simulation.history.history import Send
-    from headrace.simulation.workloads.stage import Stage
+    from headrace.simulation.workloads.context import WorkloadContext
 
 VERSION = 12  # the last that names topics
 IN_FLIGHT_MAX = 5  # what Kafka's clients allow an idempotent producer
@@ -35,7 +35,7 @@ CONNECT_TIMEOUT_S = 2.0
 NODE_TIMEOUT_MS = 4_000
 ACKS_ALL = -1
 TRANSACTION_TIMEOUT_MS = 60_000
-LAST_WORDS_S = 10.0  # how long a producer still waits for answers once the stage is over
+LAST_WORDS_S = 10.0  # how long a producer still waits for answers once the run is over
 
 _PERHAPS_WRITTEN = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,  # said too by one that led and wrote it; the next leader may have it
@@ -61,47 +61,47 @@ class _Batch:
             send.ok(base_offset + place if base_offset >= 0 else -1)
 
 
-async def produce_pipelined(stage: Stage, name: str) -> None:
+async def produce_pipelined(context: WorkloadContext, name: str) -> None:
     """An idempotent producer with five requests in flight; after trouble it sends all that is unanswered again."""
     producer: _PipeliningProducer | None = None
-    while not stage.is_over() or (producer is not None and producer.may_still_finish):
+    while not context.is_over() or (producer is not None and producer.may_still_finish):
         try:
-            wanted = stage.open_partitions[0] if producer is None else producer.partition
-            connection = await _connect(stage, name, wanted)
+            wanted = context.open_partitions[0] if producer is None else producer.partition
+            connection = await _connect(context, name, wanted)
         except (ClientError, Refusal):
-            await asyncio.sleep(stage.poll_s(0.2))
+            await asyncio.sleep(context.poll_s(0.2))
             continue
         try:
             if producer is None:
-                producer = await _new_producer(stage, name, connection)
+                producer = await _new_producer(context, name, connection)
             await producer.run(connection)
             producer = None
         except _IdentityLost:
             producer = None
         except (ClientError, Refusal):
-            await asyncio.sleep(stage.poll_s(0.1))
+            await asyncio.sleep(context.poll_s(0.1))
         finally:
             connection.close()
 
 
-async def _new_producer(stage: Stage, name: str, connection: Connection) -> _PipeliningProducer:
+async def _new_producer(context: WorkloadContext, name: str, connection: Connection) -> _PipeliningProducer:
     answer = await connection.request(InitProducerIdRequest(None, TRANSACTION_TIMEOUT_MS), InitProducerIdResponse)
     refuse_unless_ok(answer.error_code, "InitProducerId")
-    stage.history.got_producer_id(answer.producer_id)
-    partition = stage.random(f"{name}/{answer.producer_id}").choice(stage.open_partitions)
-    return _PipeliningProducer(stage, f"{name}.{answer.producer_id}", answer.producer_id, partition)
+    context.history.got_producer_id(answer.producer_id)
+    partition = context.random(f"{name}/{answer.producer_id}").choice(context.open_partitions)
+    return _PipeliningProducer(context, f"{name}.{answer.producer_id}", answer.producer_id, partition)
 
 
 class _PipeliningProducer:
-    """One identity's batches to one partition. It ends when it has sent enough, or the stage is over."""
+    """One identity's batches to one partition. It ends when it has sent enough, or the run is over."""
 
-    def __init__(self, stage: Stage, name: str, producer_id: int, partition: TopicPartition) -> None:
-        self._stage = stage
+    def __init__(self, context: WorkloadContext, name: str, producer_id: int, partition: TopicPartition) -> None:
+        self._context = context
         self._name = name
         self._producer_id = producer_id
         self.partition = partition
-        self._chance = stage.random(name)
-        self._clock = stage.world(name.split(".", maxsplit=1)[0]).clock
+        self._chance = context.random(name)
+        self._clock = context.world(name.split(".", maxsplit=1)[0]).clock
         self._next_sequence = 0
         self._batches_left = self._chance.randint(1, 150)
         self._unanswered: deque[_Batch] = deque()
@@ -123,7 +123,7 @@ class _PipeliningProducer:
                 while len(in_flight) < IN_FLIGHT_MAX and (unsent or self._has_more):
                     batch = unsent.popleft() if unsent else self._new_batch()
                     in_flight.append((batch, self._start(connection, batch)))
-                    if self._chance.random() < 0.1 * self._stage.pace:
+                    if self._chance.random() < 0.1 * self._context.pace:
                         await asyncio.sleep(self._chance.choice((0.2, 1.0, 2.0)))
                 if not in_flight:
                     return
@@ -135,14 +135,14 @@ class _PipeliningProducer:
 
     @property
     def _has_more(self) -> bool:
-        return self._batches_left > 0 and not self._stage.is_over()
+        return self._batches_left > 0 and not self._context.is_over()
 
     def _new_batch(self) -> _Batch:
         self._batches_left -= 1
-        history = self._stage.history
+        history = self._context.history
         sends = []
         for _ in range(self._chance.randint(1, 4)):
-            value = self._stage.value(self._name, self._chance)
+            value = self._context.value(self._name, self._chance)
             number = history.next_number(self._name)
             sends.append(history.begin(self._name, self.partition, number, value, ACKS_ALL_IDEMPOTENT))
         now_ms = self._clock.wall_ms()
@@ -175,38 +175,38 @@ class _PipeliningProducer:
         self._unanswered.popleft()
 
 
-async def produce_bluntly(stage: Stage, name: str) -> None:
+async def produce_bluntly(context: WorkloadContext, name: str) -> None:
     """Requests for several partitions, tried once, whatever comes of them; two at a time."""
-    chance = stage.random(name)
+    chance = context.random(name)
     number = 0
-    while not stage.is_over():
+    while not context.is_over():
         number += 1
         with suppress(ClientError, Refusal):
-            wanted = stage.open_partitions[number % len(stage.open_partitions)]
-            connection = await _connect(stage, name, wanted)
+            wanted = context.open_partitions[number % len(context.open_partitions)]
+            connection = await _connect(context, name, wanted)
             try:
                 for _ in range(chance.randint(1, 30)):
-                    if stage.is_over():
+                    if context.is_over():
                         break
-                    await _try_once(stage, f"{name}.{number}", connection)
-                    await stage.rest_between(chance.choice((0.05, 0.3, 1.0)))
+                    await _try_once(context, f"{name}.{number}", connection)
+                    await context.rest_between(chance.choice((0.05, 0.3, 1.0)))
             finally:
                 connection.close()
-        await stage.rest(0.1)
+        await context.rest(0.1)
 
 
-async def _try_once(stage: Stage, name: str, connection: Connection) -> None:
-    chance = stage.random(f"{name}/{stage.history.next_number(name)}")
+async def _try_once(context: WorkloadContext, name: str, connection: Connection) -> None:
+    chance = context.random(f"{name}/{context.history.next_number(name)}")
     acks = chance.choice((ACKS_ALL, ACKS_ALL, 1))
     promise = Promise(is_durable=acks == ACKS_ALL, is_idempotent=False, orders_unknown=False)
-    now_ms = stage.world(name.split(".", maxsplit=1)[0]).clock.wall_ms()
+    now_ms = context.world(name.split(".", maxsplit=1)[0]).clock.wall_ms()
     exchanges: list[tuple[dict[TopicPartition, Send], asyncio.Task[ProduceResponse]]] = []
     for _ in range(2):
         sends: dict[TopicPartition, Send] = {}
         batches: dict[TopicPartition, bytearray] = {}
-        for partition in _draw_partitions(stage, chance):
-            value = stage.value(name, chance)
-            sends[partition] = stage.history.begin(name, partition, stage.history.next_number(name), value, promise)
+        for partition in _draw_partitions(context, chance):
+            value = context.value(name, chance)
+            sends[partition] = context.history.begin(name, partition, context.history.next_number(name), value, promise)
             batches[partition] = encode_batch([(now_ms, None, value, ())])
         exchanges.append((sends, _ask(connection, _request(batches, acks))))
     try:
@@ -217,8 +217,8 @@ async def _try_once(stage: Stage, name: str, connection: Connection) -> None:
             asked.cancel()
 
 
-def _draw_partitions(stage: Stage, chance: Random) -> list[TopicPartition]:
-    partitions = stage.open_partitions
+def _draw_partitions(context: WorkloadContext, chance: Random) -> list[TopicPartition]:
+    partitions = context.open_partitions
     return chance.sample(partitions, chance.randint(1, len(partitions)))
 
 
@@ -232,29 +232,29 @@ def _note_outcomes(sends: dict[TopicPartition, Send], answer: ProduceResponse) -
                 send.failed()
 
 
-async def take_producer_ids(stage: Stage, name: str) -> None:
+async def take_producer_ids(context: WorkloadContext, name: str) -> None:
     """No producer id is ever given to two."""
-    chance = stage.random(name)
-    while not stage.is_over():
+    chance = context.random(name)
+    while not context.is_over():
         with suppress(ClientError, Refusal):
-            connection = await _connect(stage, name, stage.open_partitions[0])
+            connection = await _connect(context, name, context.open_partitions[0])
             try:
                 for _ in range(chance.randint(1, 5)):
                     request = InitProducerIdRequest(None, TRANSACTION_TIMEOUT_MS)
                     answer = await connection.request(request, InitProducerIdResponse)
                     if answer.error_code == ErrorCode.NONE:
-                        stage.history.got_producer_id(answer.producer_id)
+                        context.history.got_producer_id(answer.producer_id)
             finally:
                 connection.close()
-        await stage.rest_between(chance.uniform(0.1, 3.0))
+        await context.rest_between(chance.uniform(0.1, 3.0))
 
 
-async def _connect(stage: Stage, name: str, partition: TopicPartition) -> Connection:
+async def _connect(context: WorkloadContext, name: str, partition: TopicPartition) -> Connection:
     """To whoever leads `partition`, or so it is believed."""
-    world: World = stage.world(name)
+    world: World = context.world(name)
     return await Connection.open(
         world.network,
-        stage.cluster.address_for(partition, stage.random(f"{name}/{stage.now_s}")),
+        context.cluster.address_for(partition, context.random(f"{name}/{context.now_s}")),
         client_id=name,
         connect_timeout_s=CONNECT_TIMEOUT_S,
         request_timeout_s=REQUEST_TIMEOUT_S,

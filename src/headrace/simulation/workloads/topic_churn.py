@@ -12,8 +12,8 @@ from headrace.client.reading.offsets import find_bounds
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 from headrace.simulation.history.history import Kind
+from headrace.simulation.workloads.context import ONE_ATTEMPT
 from headrace.simulation.workloads.produce_and_consume import TROUBLE
-from headrace.simulation.workloads.stage import ONE_ATTEMPT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from headrace.client.connections.view import Topic
     from headrace.simulation.history.history import History
-    from headrace.simulation.workloads.stage import Stage
+    from headrace.simulation.workloads.context import WorkloadContext
 
 NAMES = ("fleeting", "passing", "brief")  # few, so that names are used again
 RETENTIONS_MS = ("60000", "3600000", "86400000")
@@ -43,7 +43,7 @@ class Expected:
 
 
 @dataclass
-class TopicBook:
+class TopicHistory:
     """What must be found at the end."""
 
     topics: dict[str, Expected] = field(default_factory=dict)
@@ -64,11 +64,11 @@ class TopicBook:
                 history.report(Kind.METADATA, None, -1, detail)
 
 
-async def churn_topics(stage: Stage, name: str, book: TopicBook) -> None:
-    chance = stage.random(name)
+async def churn_topics(context: WorkloadContext, name: str, book: TopicHistory) -> None:
+    chance = context.random(name)
     number = 0
-    while not stage.is_over():
-        await stage.rest_between(chance.uniform(0.1, 3.0))
+    while not context.is_over():
+        await context.rest_between(chance.uniform(0.1, 3.0))
         topic = chance.choice(NAMES)
         expected = book.topics.setdefault(topic, Expected())
         if not expected.is_certain:
@@ -76,22 +76,22 @@ async def churn_topics(stage: Stage, name: str, book: TopicBook) -> None:
             topic = f"{topic}-{number}"
             expected = book.topics.setdefault(topic, Expected())
         if expected.is_certain:
-            await _Keeper(stage, name, topic, expected, chance).act()
+            await _Keeper(context, name, topic, expected, chance).act()
 
 
 class _Keeper:
-    def __init__(self, stage: Stage, name: str, topic: str, expected: Expected, chance: Random) -> None:
-        self._stage = stage
+    def __init__(self, context: WorkloadContext, name: str, topic: str, expected: Expected, chance: Random) -> None:
+        self._context = context
         self._name = name
         self._topic = topic
         self._expected = expected
         self._chance = chance
 
     async def act(self) -> None:
-        async with self._stage.client(self._name, ONE_ATTEMPT) as cluster:
+        async with self._context.client(self._name, ONE_ATTEMPT) as cluster:
             admin = Admin(cluster)
             expected, chance = self._expected, self._chance
-            if self._stage.is_clustered and chance.random() < PROBE_FRACTION:
+            if self._context.is_clustered and chance.random() < PROBE_FRACTION:
                 await self._probe(admin)
                 return
             if not expected.exists:
@@ -148,17 +148,17 @@ class _Keeper:
         else:
             detail = "it was created once more" if self._expected.exists else "it was deleted once more"
         known = "exists" if self._expected.exists else "does not exist"
-        self._stage.history.report(Kind.METADATA, None, -1, f"{self._topic} {known}, and that was acked; {detail}")
+        self._context.history.report(Kind.METADATA, None, -1, f"{self._topic} {known}, and that was acked; {detail}")
 
     async def _check_empty(self) -> None:
         """A topic that is created anew has nothing of an earlier one of its name."""
         names = [TopicPartition(self._topic, index) for index in range(self._expected.partition_count)]
-        async with self._stage.client(self._name) as cluster:
+        async with self._context.client(self._name) as cluster:
             with suppress(*TROUBLE):
                 for place, (first, end) in (await find_bounds(cluster, names)).items():
                     if (first, end) != (0, 0):
                         detail = f"a new topic begins with offsets {first} to {end}"
-                        self._stage.history.report(Kind.INVENTED, place, end, detail)
+                        self._context.history.report(Kind.INVENTED, place, end, detail)
 
     async def _try(
         self, admin: Admin, attempt: Callable[[], Awaitable[object]], if_done: ErrorCode | None = None
@@ -170,17 +170,17 @@ class _Keeper:
         try:
             await attempt()
         except Refusal as refusal:
-            if self._stage.is_clustered and refusal.code == if_done:
+            if self._context.is_clustered and refusal.code == if_done:
                 # Perhaps by the same request: a node whose controller is lost over it asks the next one, as Kafka's do.
                 self._expected.is_certain = False
                 return False
-            if self._stage.is_clustered and refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if self._context.is_clustered and refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 await self._probe(admin)  # clients look first, and the node that showed them may be behind
                 return False
             if refusal.code in _ABOUT_TOPICS:
                 was = "was created" if self._expected.exists else "was deleted, or never created"
                 detail = f"{self._topic} {was}; the node says: {refusal.message}"
-                self._stage.history.report(Kind.METADATA, None, -1, detail)
+                self._context.history.report(Kind.METADATA, None, -1, detail)
             self._expected.is_certain = refusal.code == ErrorCode.KAFKA_STORAGE_ERROR
             return False
         except TROUBLE:

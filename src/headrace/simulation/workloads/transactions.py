@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.simulation.history.history import Send
     from headrace.simulation.history.transactions import Transaction
     from headrace.simulation.workloads.client_processes import ClientProcess
-    from headrace.simulation.workloads.stage import Stage
+    from headrace.simulation.workloads.context import WorkloadContext
 
 TIMEOUTS_MS: Final = (1_500, 4_000, 8_000)
 DELIVERY_TIMEOUT_S: Final = 6.0
@@ -37,14 +37,14 @@ class TransactionalProducer:
 
     def __init__(
         self,
-        stage: Stage,
+        context: WorkloadContext,
         name: str,
         cluster: Cluster,
         transactional_id: str,
         chance: Random,
         timeout_ms: int | None = None,
     ) -> None:
-        self._stage = stage
+        self._context = context
         self._name = name
         self._chance = chance
         self._transactional_id = transactional_id
@@ -66,14 +66,14 @@ class TransactionalProducer:
         """The first time this takes the id from whoever has it."""
         await self.producer.begin_transaction()
         self._burst = []
-        self.open = self._stage.transactions.begin(self._transactional_id, self._name)
+        self.open = self._context.transactions.begin(self._transactional_id, self._name)
         return self.open
 
     async def send(self, partition: TopicPartition, value: bytes) -> None:
         assert self.open is not None
-        history = self._stage.history
+        history = self._context.history
         send = history.begin(self._name, partition, history.next_number(self._name), value, ACKS_ALL_IDEMPOTENT)
-        self._stage.transactions.add(self.open, send)
+        self._context.transactions.add(self.open, send)
         receipt = await self.producer.send(partition.topic, None, value, partition=partition.partition)
         self._burst.append((send, receipt))
 
@@ -128,10 +128,10 @@ class TransactionalProducer:
 class TransactionalClient:
     """A process with one producer after the other, all for the same transactional id."""
 
-    def __init__(self, stage: Stage, name: str, transactional_id: str) -> None:
-        self._stage = stage
+    def __init__(self, context: WorkloadContext, name: str, transactional_id: str) -> None:
+        self._context = context
         self._transactional_id = transactional_id
-        self._chance = stage.random(name)
+        self._chance = context.random(name)
         self._number = 0
         self._current: TransactionalProducer | None = None
 
@@ -140,21 +140,21 @@ class TransactionalClient:
             self._current.abandon()
 
     async def run(self, process: ClientProcess) -> None:
-        while not (process.must_leave() or self._stage.is_over()):
+        while not (process.must_leave() or self._context.is_over()):
             self._number += 1
             name = f"{process.name}.{self._number}"
             if self._chance.random() < 0.2:
                 with suppress(*TROUBLE):
-                    await leave_open(self._stage, process.name, name, self._chance.choice(TIMEOUTS_MS))
-            async with self._stage.client(process.name) as cluster:
-                current = TransactionalProducer(self._stage, name, cluster, self._transactional_id, self._chance)
+                    await leave_open(self._context, process.name, name, self._chance.choice(TIMEOUTS_MS))
+            async with self._context.client(process.name) as cluster:
+                current = TransactionalProducer(self._context, name, cluster, self._transactional_id, self._chance)
                 self._current = current
                 try:
                     for _ in range(self._chance.randint(1, 10)):
-                        if process.must_leave() or self._stage.is_over():
+                        if process.must_leave() or self._context.is_over():
                             break
                         await self._transact(current)
-                        await self._stage.rest_between(self._chance.choice((0.01, 0.1, 0.5)))
+                        await self._context.rest_between(self._chance.choice((0.01, 0.1, 0.5)))
                 except TROUBLE:
                     await asyncio.sleep(0.2)
                 finally:
@@ -167,8 +167,8 @@ class TransactionalClient:
         await current.begin()
         for _ in range(chance.randint(1, 3)):
             for _ in range(chance.randint(1, 4)):
-                partition = chance.choice(self._stage.open_partitions)
-                await current.send(partition, self._stage.value(self._transactional_id, chance))
+                partition = chance.choice(self._context.open_partitions)
+                await current.send(partition, self._context.value(self._transactional_id, chance))
             if chance.random() < 0.6:
                 await current.settle_sends()
             if chance.random() < 0.2:
@@ -187,28 +187,28 @@ class TransactionalClient:
                 raise ClientError("it has had enough")
 
 
-async def leave_open(stage: Stage, host: str, transactional_id: str, timeout_ms: int) -> None:
+async def leave_open(context: WorkloadContext, host: str, transactional_id: str, timeout_ms: int) -> None:
     """Begin a transaction and go, never to return. Only its timeout ends it."""
-    chance = stage.random(transactional_id)
-    async with stage.client(host) as cluster:
-        current = TransactionalProducer(stage, transactional_id, cluster, transactional_id, chance, timeout_ms)
+    chance = context.random(transactional_id)
+    async with context.client(host) as cluster:
+        current = TransactionalProducer(context, transactional_id, cluster, transactional_id, chance, timeout_ms)
         await current.begin()
-        await current.send(chance.choice(stage.open_partitions), stage.value(transactional_id, chance))
+        await current.send(chance.choice(context.open_partitions), context.value(transactional_id, chance))
         await current.settle_sends()
 
 
-async def wait_closed(stage: Stage, cluster: Cluster) -> None:
+async def wait_closed(context: WorkloadContext, cluster: Cluster) -> None:
     """No transaction hangs: readers of committed records get to the end."""
-    deadline_s = stage.now_s + CLOSED_WITHIN_S
+    deadline_s = context.now_s + CLOSED_WITHIN_S
     while True:
-        ends = await find_bounds(cluster, stage.partitions)
-        stable = await find_bounds(cluster, stage.partitions, IsolationLevel.READ_COMMITTED)
-        open_partitions = [partition for partition in stage.partitions if stable[partition][1] < ends[partition][1]]
+        ends = await find_bounds(cluster, context.partitions)
+        stable = await find_bounds(cluster, context.partitions, IsolationLevel.READ_COMMITTED)
+        open_partitions = [partition for partition in context.partitions if stable[partition][1] < ends[partition][1]]
         if not open_partitions:
             return
-        if stage.now_s > deadline_s:
+        if context.now_s > deadline_s:
             for partition in open_partitions:
                 detail = f"the last stable offset stays, the log ends at {ends[partition][1]}"
-                stage.history.report(Kind.HANGING, partition, stable[partition][1], detail)
+                context.history.report(Kind.HANGING, partition, stable[partition][1], detail)
             return
         await asyncio.sleep(0.5)

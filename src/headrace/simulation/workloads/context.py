@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
     from headrace.runtime.world import World
     from headrace.simulation.cluster import SimulatedCluster
-    from headrace.simulation.history.groups import GroupBook
+    from headrace.simulation.history.groups import GroupHistory
     from headrace.simulation.history.history import History
-    from headrace.simulation.history.transactions import TransactionBook
+    from headrace.simulation.history.transactions import TransactionHistory
 
 PATIENT = ClusterSettings(connect_timeout_s=2.0, request_timeout_s=5.0, retry_for_s=20.0, reach_for_s=20.0)
 ONE_ATTEMPT = ClusterSettings(connect_timeout_s=2.0, request_timeout_s=5.0, retry_for_s=0.0)
@@ -51,11 +51,13 @@ class TopicPlan:
 
 
 @dataclass
-class Stage:
+class WorkloadContext:
+    """One for all clients of a run."""
+
     cluster: SimulatedCluster
     history: History
-    transactions: TransactionBook
-    groups: GroupBook
+    transactions: TransactionHistory
+    groups: GroupHistory
     topics: list[TopicPlan]
     pace: float = 1.0
     """How many times longer than in a short run clients wait from one thing to the next: a long one has no more work
