@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.model.names import TopicPartition as Partition
+from headrace.simulation.history.checker import check
 from headrace.simulation.history.history import (
     ACKS_ALL,
     ACKS_ALL_IDEMPOTENT,
@@ -15,7 +16,6 @@ from headrace.simulation.history.history import (
     Reading,
     Send,
     Violation,
-    check,
 )
 
 __all__ = [

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.names import TopicPartition
+from headrace.simulation.history.checker import check
 from headrace.simulation.history.groups import GroupHistory
-from headrace.simulation.history.history import ACKS_ALL_IDEMPOTENT, Figures, History, Kind, Reading, Send, check
+from headrace.simulation.history.history import ACKS_ALL_IDEMPOTENT, Figures, History, Kind, Reading, Send
 from headrace.simulation.history.transactions import Fate, Transaction, TransactionHistory
 
 HERE = TopicPartition("here", 0)

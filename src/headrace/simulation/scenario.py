@@ -26,8 +26,9 @@ from headrace.simulation.faults.faults import Faults
 from headrace.simulation.groups_and_transactions import NODE_CONFIGS as GROUP_CONFIGS
 from headrace.simulation.groups_and_transactions import WORKLOADS as COORDINATED_WORKLOADS
 from headrace.simulation.groups_and_transactions import GroupsAndTransactions
+from headrace.simulation.history.checker import check
 from headrace.simulation.history.groups import GroupHistory
-from headrace.simulation.history.history import Figures, History, Kind, Promise, Violation, check
+from headrace.simulation.history.history import Figures, History, Kind, Promise, Violation
 from headrace.simulation.history.transactions import TransactionHistory
 from headrace.simulation.workloads.compacted_keys import COMPACTED_KEYS, CompactedKeys
 from headrace.simulation.workloads.compacted_keys import NODE_CONFIGS as CLEANING_CONFIGS
