@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.runtime.network import Address, Chunk, Link
     from headrace.runtime.tasks import TaskScope
     from headrace.servers.kafka.limits.parked_fetches import ParkedFetches
-    from headrace.servers.kafka.limits.wakes import Wakes
+    from headrace.servers.kafka.limits.woken_fetches import WokenFetches
     from headrace.servers.kafka.slot import Slot
     from headrace.wire.messages.metadata import MetadataResponseTopic
 
@@ -25,7 +25,7 @@ class KafkaListener(Protocol):
     tasks: TaskScope
     is_for_nodes: bool
     parked: ParkedFetches
-    wakes: Wakes
+    woken: WokenFetches
     crowds_beginning: Turns
     described_topics: dict[TopicId, tuple[Topic, object, MetadataResponseTopic]]
 

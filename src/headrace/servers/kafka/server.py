@@ -15,7 +15,7 @@ from headrace.servers.kafka.limits import answer_memory, request_memory
 from headrace.servers.kafka.limits.answer_memory import AnswerMemory
 from headrace.servers.kafka.limits.parked_fetches import ParkedFetches
 from headrace.servers.kafka.limits.request_memory import RequestMemory
-from headrace.servers.kafka.limits.wakes import Wakes
+from headrace.servers.kafka.limits.woken_fetches import WokenFetches
 from headrace.wire.frames import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class KafkaServer:
         self.large_answers = Turns(LARGE_AT_ONCE)
         self._left_behind: dict[Connection, None] = {}
         self.parked = ParkedFetches()
-        self.wakes = Wakes()
+        self.woken = WokenFetches()
         self._idle_max_s = settings.connections_max_idle_ms / 1000
 
     async def start(self, address: Address) -> Address:

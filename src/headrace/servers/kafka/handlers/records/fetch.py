@@ -178,7 +178,7 @@ class PendingFetch:
             self._look()  # a follower: there are few of them, and producers wait for it
         elif not self._is_woken:
             self._is_woken = True
-            self._request.server.wakes.wake(self)
+            self._request.server.woken.wake(self)
 
     def look(self) -> None:
         """What it was woken for may be gone by now, and itself as well."""

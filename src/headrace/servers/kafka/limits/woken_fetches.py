@@ -11,15 +11,15 @@ from typing import Final, Protocol
 AT_ONCE: Final = 32  # looks in one turn: a millisecond, if each of them has something to send
 
 
-class Sleeper(Protocol):
+class WaitingFetch(Protocol):
     def look(self) -> None: ...
 
 
-class Wakes:
+class WokenFetches:
     """Of one listener. Whoever is woken is looked at once, in the order of the wakes."""
 
     def __init__(self) -> None:
-        self._line: deque[Sleeper] = deque()
+        self._line: deque[WaitingFetch] = deque()
         self._looks = 0
         """In this turn, or in the last few if nobody had to wait for one."""
         self._is_turn_planned = False
@@ -28,12 +28,12 @@ class Wakes:
         """How many wait for a turn."""
         return len(self._line)
 
-    def wake(self, sleeper: Sleeper) -> None:
+    def wake(self, fetch: WaitingFetch) -> None:
         if self._looks < AT_ONCE and not self._line:
             self._looks += 1
-            sleeper.look()
+            fetch.look()
         else:
-            self._line.append(sleeper)
+            self._line.append(fetch)
         if self._looks == AT_ONCE and not self._is_turn_planned:
             self._plan_turn()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.servers.kafka.limits.wakes import AT_ONCE, Wakes
+from headrace.servers.kafka.limits.woken_fetches import AT_ONCE, WokenFetches
 
 
-class Sleeper:
+class WaitingFetch:
     def __init__(self, number: int, seen: list[int]) -> None:
         self._number = number
         self._seen = seen
@@ -17,18 +17,18 @@ class Sleeper:
 
 
 async def test_a_few_are_looked_at_at_once() -> None:
-    wakes, seen = Wakes(), list[int]()
+    woken, seen = WokenFetches(), list[int]()
     for number in range(AT_ONCE):
-        wakes.wake(Sleeper(number, seen))
+        woken.wake(WaitingFetch(number, seen))
     assert seen == list(range(AT_ONCE))
 
 
 async def test_a_herd_takes_turns_and_others_have_theirs_between() -> None:
-    wakes, seen = Wakes(), list[int]()
+    woken, seen = WokenFetches(), list[int]()
     for number in range(AT_ONCE * 5 + 3):
-        wakes.wake(Sleeper(number, seen))
+        woken.wake(WaitingFetch(number, seen))
     most = 0
-    while len(wakes):
+    while len(woken):
         before = len(seen)
         await asyncio.sleep(0)
         most = max(most, len(seen) - before)
@@ -37,17 +37,17 @@ async def test_a_herd_takes_turns_and_others_have_theirs_between() -> None:
 
 
 async def test_whoever_is_woken_behind_a_herd_waits_for_it() -> None:
-    wakes, seen = Wakes(), list[int]()
+    woken, seen = WokenFetches(), list[int]()
     for number in range(AT_ONCE + 2):
-        wakes.wake(Sleeper(number, seen))
+        woken.wake(WaitingFetch(number, seen))
     await asyncio.sleep(0)
-    wakes.wake(Sleeper(99, seen))
+    woken.wake(WaitingFetch(99, seen))
     assert seen[-1] == 99
 
 
 async def test_single_wakes_are_never_held_up() -> None:
-    wakes, seen = Wakes(), list[int]()
+    woken, seen = WokenFetches(), list[int]()
     for number in range(AT_ONCE * 4):
-        wakes.wake(Sleeper(number, seen))
+        woken.wake(WaitingFetch(number, seen))
         assert seen[-1] == number
         await asyncio.sleep(0)
