@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headrace.client.producing.batch import Identity, PendingBatch, Receipt
-from headrace.client.producing.lane import Lane
+from headrace.client.producing.partition_queue import PartitionQueue
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_OFFSET, Offset, ProducerId, TopicPartition
 from headrace.wire.batches.header import SEQUENCE_MAX, Codec, read_header
@@ -93,57 +93,57 @@ async def test_receipts_follow_their_messages_through_splits() -> None:
 
 
 async def test_a_lane_numbers_batches_without_gaps() -> None:
-    lane = Lane(NAME)
+    queue = PartitionQueue(NAME)
     sent = []
     for count in (3, 2, 4):
         batch = pending(*[b"x"] * count)
-        sent.append(read_header(lane.encode(batch, ME)).base_sequence)
-        lane.arrived(batch)
+        sent.append(read_header(queue.encode(batch, ME)).base_sequence)
+        queue.arrived(batch)
     assert sent == [0, 3, 5]
 
 
 async def test_a_refused_batch_leaves_its_numbers_to_the_next() -> None:
-    lane = Lane(NAME)
-    lane.encode(pending(b"a", b"b"), ME)
-    assert read_header(lane.encode(pending(b"c"), ME)).base_sequence == 0
+    queue = PartitionQueue(NAME)
+    queue.encode(pending(b"a", b"b"), ME)
+    assert read_header(queue.encode(pending(b"c"), ME)).base_sequence == 0
 
 
 async def test_a_new_identity_counts_from_zero_and_the_old_one_does_not_disturb_it() -> None:
-    lane = Lane(NAME)
+    queue = PartitionQueue(NAME)
     old = pending(b"a")
-    lane.encode(old, ME)
-    assert read_header(lane.encode(pending(b"b"), ME_AGAIN)).base_sequence == 0
-    lane.arrived(old)
-    assert read_header(lane.encode(pending(b"c"), ME_AGAIN)).base_sequence == 0
+    queue.encode(old, ME)
+    assert read_header(queue.encode(pending(b"b"), ME_AGAIN)).base_sequence == 0
+    queue.arrived(old)
+    assert read_header(queue.encode(pending(b"c"), ME_AGAIN)).base_sequence == 0
 
 
 async def test_numbers_start_again_after_the_largest() -> None:
-    lane = Lane(NAME)
+    queue = PartitionQueue(NAME)
     batch = pending(b"a", b"b")
-    lane.encode(batch, ME)
+    queue.encode(batch, ME)
     batch.base_sequence = SEQUENCE_MAX
-    lane.arrived(batch)
-    assert read_header(lane.encode(pending(b"c"), ME)).base_sequence == 1
+    queue.arrived(batch)
+    assert read_header(queue.encode(pending(b"c"), ME)).base_sequence == 1
 
 
 async def test_what_is_put_back_leaves_before_what_waits() -> None:
-    lane = Lane(NAME)
+    queue = PartitionQueue(NAME)
     first, second = pending(b"1"), pending(b"2")
     for batch in (first, second):
-        lane.filling = batch
-        lane.close_filling()
-    assert lane.start_next() is first
-    assert not lane.is_ready(100.0)
-    lane.put_back((first,), retry_at_s=50.0)
-    assert not lane.is_ready(49.0)
-    assert lane.is_ready(50.0)
-    assert [lane.start_next(), lane.waiting[0]] == [first, second]
+        queue.filling = batch
+        queue.close_filling()
+    assert queue.start_next() is first
+    assert not queue.is_ready(100.0)
+    queue.put_back((first,), retry_at_s=50.0)
+    assert not queue.is_ready(49.0)
+    assert queue.is_ready(50.0)
+    assert [queue.start_next(), queue.waiting[0]] == [first, second]
 
 
 async def test_a_batch_that_fills_leaves_when_it_is_due() -> None:
-    lane = Lane(NAME)
-    lane.filling = pending(b"1")
-    assert not lane.is_ready(4.0)
-    assert lane.is_ready(5.0)
-    lane.start_next()
-    assert lane.filling is None
+    queue = PartitionQueue(NAME)
+    queue.filling = pending(b"1")
+    assert not queue.is_ready(4.0)
+    assert queue.is_ready(5.0)
+    queue.start_next()
+    assert queue.filling is None

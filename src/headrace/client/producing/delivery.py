@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
     from headrace.client.connections.connection import Connection
     from headrace.client.producing.batch import PendingBatch
-    from headrace.client.producing.lane import Lane
+    from headrace.client.producing.partition_queue import PartitionQueue
     from headrace.client.producing.producer import ProducerSettings
     from headrace.client.producing.transactions import Transactions
     from headrace.model.names import TopicPartition
@@ -64,7 +64,7 @@ class Deliveries:
         self._cluster = cluster
         self._scope = scope
         self._transactions = transactions
-        self._awake: dict[TopicPartition, Lane] = {}
+        self._awake: dict[TopicPartition, PartitionQueue] = {}
         self._is_scheduled = False
         self._identity: Identity | None = None
         self._identity_lock = asyncio.Lock()
@@ -74,9 +74,9 @@ class Deliveries:
         """Start nothing more. Timers may still come."""
         self._is_stopped = True
 
-    def wake(self, lane: Lane) -> None:
+    def wake(self, queue: PartitionQueue) -> None:
         """Look at this partition soon. Those that are woken in one turn of the loop can share a request."""
-        self._awake[lane.partition] = lane
+        self._awake[queue.partition] = queue
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._start_deliveries)
@@ -87,71 +87,71 @@ class Deliveries:
             return
         now_s = self._cluster.clock.monotonic_s()
         awake, self._awake = self._awake, {}
-        by_leader: dict[int, list[Lane]] = {}
-        homeless: list[Lane] = []
-        for lane in awake.values():
-            if not lane.is_ready(now_s):
+        by_leader: dict[int, list[PartitionQueue]] = {}
+        leaderless: list[PartitionQueue] = []
+        for queue in awake.values():
+            if not queue.is_ready(now_s):
                 continue
-            leader = self._cluster.leader_of(lane.partition)
-            (homeless if leader is None else by_leader.setdefault(leader.leader, [])).append(lane)
-        for node_id, lanes in by_leader.items():
-            for share in _shares(lanes):
+            leader = self._cluster.leader_of(queue.partition)
+            (leaderless if leader is None else by_leader.setdefault(leader.leader, [])).append(queue)
+        for node_id, queues in by_leader.items():
+            for share in _shares(queues):
                 self._start(share)
                 self._scope.start(self._deliver(node_id, share), f"deliver to node {node_id}")
-        if homeless:
-            self._start(homeless)
-            self._scope.start(self._find_leaders(homeless), "find leaders")
+        if leaderless:
+            self._start(leaderless)
+            self._scope.start(self._find_leaders(leaderless), "find leaders")
 
-    def _start(self, lanes: list[Lane]) -> None:
-        for lane in lanes:
-            self._outcomes.batch_left(lane.start_next())
+    def _start(self, queues: list[PartitionQueue]) -> None:
+        for queue in queues:
+            self._outcomes.batch_left(queue.start_next())
 
-    async def _find_leaders(self, lanes: list[Lane]) -> None:
+    async def _find_leaders(self, queues: list[PartitionQueue]) -> None:
         unreachable: Exception | None = None
         try:
             await self._cluster.refresh()
         except (ClientError, Refusal) as trouble:
             unreachable = trouble
-        for lane in lanes:
-            assert lane.under_way is not None
-            if self._cluster.leader_of(lane.partition) is not None:
-                self._try_again(lane, lane.under_way, 0.0)
+        for queue in queues:
+            assert queue.under_way is not None
+            if self._cluster.leader_of(queue.partition) is not None:
+                self._try_again(queue, queue.under_way, 0.0)
             else:
-                lane.under_way.attempts += 1
-                self._attempt_failed(lane, unreachable or self._cluster.why_no_leader(lane.partition))
+                queue.under_way.attempts += 1
+                self._attempt_failed(queue, unreachable or self._cluster.why_no_leader(queue.partition))
 
-    async def _deliver(self, node_id: int, lanes: list[Lane]) -> None:
+    async def _deliver(self, node_id: int, queues: list[PartitionQueue]) -> None:
         is_sent = False
         try:
-            identity = await self._identify(lanes)
+            identity = await self._identify(queues)
             connection = await self._cluster.node_connection(node_id)
-            request = self._request(lanes, identity)
+            request = self._request(queues, identity)
             is_sent = True
             answer = await self._exchange(connection, request)
         except (ClientError, Refusal) as trouble:
-            for lane in lanes:
-                assert lane.under_way is not None
-                lane.under_way.is_uncertain |= is_sent
-                lane.under_way.attempts += 1
-                self._attempt_failed(lane, trouble)
+            for queue in queues:
+                assert queue.under_way is not None
+                queue.under_way.is_uncertain |= is_sent
+                queue.under_way.attempts += 1
+                self._attempt_failed(queue, trouble)
             if isinstance(trouble, ClientError):
                 await self._refresh_quietly()
             return
         if answer is None:
-            for lane in lanes:
-                self._arrived(lane)
+            for queue in queues:
+                self._arrived(queue)
         else:
-            self._read_answers(lanes, request, answer)
+            self._read_answers(queues, request, answer)
 
-    def _request(self, lanes: list[Lane], identity: Identity | None) -> ProduceRequest:
+    def _request(self, queues: list[PartitionQueue], identity: Identity | None) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
-        for lane in lanes:
-            assert lane.under_way is not None
-            name = lane.partition.topic
+        for queue in queues:
+            assert queue.under_way is not None
+            name = queue.partition.topic
             if name not in topics:
                 topics[name] = TopicProduceData(name, self._cluster.topic_id(name))
             topics[name].partition_data.append(
-                PartitionProduceData(lane.partition.partition, memoryview(lane.encode(lane.under_way, identity)))
+                PartitionProduceData(queue.partition.partition, memoryview(queue.encode(queue.under_way, identity)))
             )
         settings = self._outcomes.settings
         timeout_ms = int(self._cluster.settings.request_timeout_s * 1000)
@@ -174,7 +174,7 @@ class Deliveries:
 
     # Answers.
 
-    def _read_answers(self, lanes: list[Lane], request: ProduceRequest, answer: ProduceResponse) -> None:
+    def _read_answers(self, queues: list[PartitionQueue], request: ProduceRequest, answer: ProduceResponse) -> None:
         names = {topic.topic_id: topic.name for topic in request.topic_data}
         # From version 13 on an answer names topics by id alone.
         answers = {
@@ -182,87 +182,87 @@ class Deliveries:
             for topic in answer.responses
             for partition in topic.partition_responses
         }
-        for lane in lanes:
-            assert lane.under_way is not None
-            lane.under_way.attempts += 1
-            found = answers.get(lane.partition)
+        for queue in queues:
+            assert queue.under_way is not None
+            queue.under_way.attempts += 1
+            found = answers.get(queue.partition)
             if found is None:
-                lane.under_way.is_uncertain = True
-                missing = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"the node said nothing about {lane.partition}")
-                self._attempt_failed(lane, missing)
+                queue.under_way.is_uncertain = True
+                missing = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"the node said nothing about {queue.partition}")
+                self._attempt_failed(queue, missing)
             else:
-                self._read_answer(lane, lane.under_way, found)
+                self._read_answer(queue, queue.under_way, found)
 
-    def _read_answer(self, lane: Lane, batch: PendingBatch, answer: PartitionProduceResponse) -> None:
+    def _read_answer(self, queue: PartitionQueue, batch: PendingBatch, answer: PartitionProduceResponse) -> None:
         if answer.error_code == ErrorCode.NONE:
             batch.base_offset = Offset(answer.base_offset)
             batch.timestamp_ms = Millis(answer.log_append_time_ms) if answer.log_append_time_ms >= 0 else None
-            self._arrived(lane)
+            self._arrived(queue)
         elif answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            self._arrived(lane)  # written by an earlier attempt, so long ago that its place is forgotten
+            self._arrived(queue)  # written by an earlier attempt, so long ago that its place is forgotten
         else:
-            self._refused(lane, batch, answer)
+            self._refused(queue, batch, answer)
 
-    def _arrived(self, lane: Lane) -> None:
-        batch = lane.under_way
+    def _arrived(self, queue: PartitionQueue) -> None:
+        batch = queue.under_way
         assert batch is not None
-        lane.arrived(batch)
-        lane.under_way = None
+        queue.arrived(batch)
+        queue.under_way = None
         self._outcomes.batch_delivered(batch)
-        self.wake(lane)
+        self.wake(queue)
 
-    def _refused(self, lane: Lane, batch: PendingBatch, answer: PartitionProduceResponse) -> None:
+    def _refused(self, queue: PartitionQueue, batch: PendingBatch, answer: PartitionProduceResponse) -> None:
         code = ErrorCode(answer.error_code)
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and not batch.is_uncertain:
             halves = batch.split()
-            lane.put_back(halves, 0.0)
+            queue.put_back(halves, 0.0)
             self._outcomes.batch_split(batch, halves)
-            self.wake(lane)
+            self.wake(queue)
             return
         if self._can_start_afresh(batch, code):
             assert batch.identity is not None
             self._forget(batch.identity)
             batch.renumber()
-            self._try_again(lane, batch, 0.0)
+            self._try_again(queue, batch, 0.0)
             return
         # A leader that lost its place, or its followers, may have written the batch before it said no.
         batch.is_uncertain |= code.is_retriable or code == ErrorCode.UNKNOWN_SERVER_ERROR
-        message = answer.error_message or f"{lane.partition}: {code.name.lower().replace('_', ' ')}"
+        message = answer.error_message or f"{queue.partition}: {code.name.lower().replace('_', ' ')}"
         for record in answer.record_errors:
             explanation = record.batch_index_error_message or message
             batch.errors_by_position[record.batch_index] = Refusal(code, explanation)
-        self._attempt_failed(lane, Refusal(code, message))
+        self._attempt_failed(queue, Refusal(code, message))
 
     def _can_start_afresh(self, batch: PendingBatch, code: ErrorCode) -> bool:
         """True if the batch can go out again under a new identity. Not inside a transaction, which belongs to one."""
         is_first = batch.attempts == 1 and not batch.is_uncertain
         return is_first and code in _IDENTITY_LOST and batch.identity is not None and self._transactions is None
 
-    def _attempt_failed(self, lane: Lane, trouble: Exception) -> None:
+    def _attempt_failed(self, queue: PartitionQueue, trouble: Exception) -> None:
         """Put the batch back if trying again makes sense and there is time; otherwise it failed."""
-        batch = lane.under_way
+        batch = queue.under_way
         assert batch is not None
         now_s = self._cluster.clock.monotonic_s()
         if self._cluster.may_pass(trouble) and now_s < batch.deadline_s:
             backoff_s = min(RETRY_FIRST_S * 2 ** min(batch.attempts, 10), RETRY_MAX_S)
             if isinstance(trouble, Refusal) and not self._is_stopped:
                 self._scope.start(self._refresh_quietly(), "refresh metadata")
-            self._try_again(lane, batch, backoff_s)
+            self._try_again(queue, batch, backoff_s)
             return
         if batch.is_uncertain and batch.identity is not None:
             # It may be in the log or not, so its numbers can neither be used again nor skipped.
             self._forget(batch.identity)
-        lane.under_way = None
+        queue.under_way = None
         self._outcomes.batch_failed(batch, trouble)
-        self.wake(lane)
+        self.wake(queue)
 
-    def _try_again(self, lane: Lane, batch: PendingBatch, backoff_s: float) -> None:
-        lane.put_back((batch,), self._cluster.clock.monotonic_s() + backoff_s)
-        asyncio.get_running_loop().call_later(backoff_s, self._backoff_ended, lane)
+    def _try_again(self, queue: PartitionQueue, batch: PendingBatch, backoff_s: float) -> None:
+        queue.put_back((batch,), self._cluster.clock.monotonic_s() + backoff_s)
+        asyncio.get_running_loop().call_later(backoff_s, self._backoff_ended, queue)
 
-    def _backoff_ended(self, lane: Lane) -> None:
-        lane.retry_at_s = 0.0
-        self.wake(lane)
+    def _backoff_ended(self, queue: PartitionQueue) -> None:
+        queue.retry_at_s = 0.0
+        self.wake(queue)
 
     async def _refresh_quietly(self) -> None:
         self._cluster.ask_another()
@@ -273,10 +273,10 @@ class Deliveries:
 
     # Identity.
 
-    async def _identify(self, lanes: list[Lane]) -> Identity | None:
+    async def _identify(self, queues: list[PartitionQueue]) -> Identity | None:
         """Whose batches these are, if anybody's."""
         if self._transactions is not None:
-            return await self._transactions.admit([lane.partition for lane in lanes])
+            return await self._transactions.admit([queue.partition for queue in queues])
         if not self._outcomes.settings.numbers_batches:
             return None
         async with self._identity_lock:
@@ -292,16 +292,16 @@ class Deliveries:
             self._identity = None
 
 
-def _shares(lanes: list[Lane]) -> list[list[Lane]]:
+def _shares(queues: list[PartitionQueue]) -> list[list[PartitionQueue]]:
     """Cut the partitions of one node into requests of a reasonable size."""
-    shares: list[list[Lane]] = [[]]
+    shares: list[list[PartitionQueue]] = [[]]
     size = 0
-    for lane in lanes:
-        batch = lane.waiting[0] if lane.waiting else lane.filling
+    for queue in queues:
+        batch = queue.waiting[0] if queue.waiting else queue.filling
         assert batch is not None
         if shares[-1] and size + batch.size > REQUEST_BYTES:
             shares.append([])
             size = 0
-        shares[-1].append(lane)
+        shares[-1].append(queue)
         size += batch.size
     return shares

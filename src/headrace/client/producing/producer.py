@@ -22,7 +22,7 @@ from headrace.client.connections.cluster import no_such_partition
 from headrace.client.errors import ClientError, TransactionAborted
 from headrace.client.producing.batch import PendingBatch, Receipt
 from headrace.client.producing.delivery import Deliveries
-from headrace.client.producing.lane import Lane
+from headrace.client.producing.partition_queue import PartitionQueue
 from headrace.client.producing.partitioner import StickyPartitioners
 from headrace.client.producing.send_buffer import SendBuffer, UnseenFailures
 from headrace.model.errors import Refusal
@@ -115,7 +115,7 @@ class BatchingProducer:
         self.failed_count = 0
         self._cluster = cluster
         self._stickies = StickyPartitioners(cluster)
-        self._lanes: dict[TopicPartition, Lane] = {}
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._buffer = SendBuffer()
         self._unseen_failures = UnseenFailures()
         self._scope = TaskScope(self._broke)
@@ -201,10 +201,10 @@ class BatchingProducer:
         self._unseen_failures.raise_any()
 
     async def _send_out(self) -> None:
-        unsent = [batch for lane in self._lanes.values() for batch in lane.batches]
-        for lane in self._lanes.values():
-            lane.close_filling()
-            self._deliveries.wake(lane)
+        unsent = [batch for queue in self._queues.values() for batch in queue.batches]
+        for queue in self._queues.values():
+            queue.close_filling()
+            self._deliveries.wake(queue)
         for batch in unsent:
             await batch.outcome_known()
 
@@ -298,15 +298,15 @@ class BatchingProducer:
         dropped = TransactionAborted(f"the transaction of {self.settings.transactional_id!r} was aborted")
         while True:
             under_way: list[PendingBatch] = []
-            for lane in self._lanes.values():
-                lane.close_filling()
-                for batch in lane.waiting:
+            for queue in self._queues.values():
+                queue.close_filling()
+                for batch in queue.waiting:
                     if batch.is_uncertain:
                         self._transactions.doom(dropped)
                     self._fail(batch, dropped)
-                lane.waiting.clear()
-                if lane.under_way is not None:
-                    under_way.append(lane.under_way)
+                queue.waiting.clear()
+                if queue.under_way is not None:
+                    under_way.append(queue.under_way)
             if not under_way:
                 break
             for batch in under_way:
@@ -324,48 +324,48 @@ class BatchingProducer:
     def get_or_create_batch(self, topic: Topic, partition: int, record_bytes: int) -> PendingBatch:
         """The batch of a partition that has room for this much."""
         name = TopicPartition(topic.name, partition)
-        lane = self._lanes.get(name)
-        if lane is None:
-            lane = self._lanes[name] = Lane(name)
-        batch = lane.filling
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = PartitionQueue(name)
+        batch = queue.filling
         if batch is not None and not batch.has_room_for(record_bytes):
             self.flush_batch(batch)
             batch = None
-        return batch if batch is not None else self._create_batch(lane)
+        return batch if batch is not None else self._create_batch(queue)
 
     def flush_batch(self, batch: PendingBatch) -> None:
         """Let a batch leave as soon as its partition is free, with what it has."""
-        lane = self._lanes[batch.partition]
-        if lane.filling is batch:
-            lane.close_filling()
+        queue = self._queues[batch.partition]
+        if queue.filling is batch:
+            queue.close_filling()
             self._stickies.move_on(batch.partition)
-        self._deliveries.wake(lane)
+        self._deliveries.wake(queue)
 
-    def _create_batch(self, lane: Lane) -> PendingBatch:
+    def _create_batch(self, queue: PartitionQueue) -> PendingBatch:
         now_s = self._cluster.clock.monotonic_s()
         settings = self.settings
         batch = PendingBatch(
-            lane.partition,
+            queue.partition,
             settings.codec,
             settings.batch_bytes,
             due_s=now_s + settings.linger_ms / 1000,
             deadline_s=now_s + settings.delivery_timeout_s,
         )
-        lane.filling = batch
+        queue.filling = batch
         self._buffer.used_bytes += batch.size
-        asyncio.get_running_loop().call_later(settings.linger_ms / 1000, self._linger_ended, lane, batch)
+        asyncio.get_running_loop().call_later(settings.linger_ms / 1000, self._linger_ended, queue, batch)
         return batch
 
-    def _linger_ended(self, lane: Lane, batch: PendingBatch) -> None:
-        if lane.filling is batch:
+    def _linger_ended(self, queue: PartitionQueue, batch: PendingBatch) -> None:
+        if queue.filling is batch:
             batch.due_s = 0.0  # timers may be early by a grain of the clock
-            self._deliveries.wake(lane)
+            self._deliveries.wake(queue)
 
     def _sticky_partition(self, topic: str, sticky: StickyPartitioner, record_bytes: int) -> int:
         """A message that finds its batch full begins the next one, which is elsewhere."""
-        lane = self._lanes.get(TopicPartition(topic, sticky.partition))
-        if lane is not None and lane.filling is not None and not lane.filling.has_room_for(record_bytes):
-            self.flush_batch(lane.filling)
+        queue = self._queues.get(TopicPartition(topic, sticky.partition))
+        if queue is not None and queue.filling is not None and not queue.filling.has_room_for(record_bytes):
+            self.flush_batch(queue.filling)
         return sticky.partition
 
     # Outcomes, as `Deliveries` finds them.
@@ -409,10 +409,10 @@ class BatchingProducer:
         self._give_up(self._broken)
 
     def _give_up(self, error: ClientError) -> None:
-        for lane in self._lanes.values():
-            batches = lane.batches
-            lane.under_way = lane.filling = None
-            lane.waiting.clear()
+        for queue in self._queues.values():
+            batches = queue.batches
+            queue.under_way = queue.filling = None
+            queue.waiting.clear()
             for batch in batches:
                 self.batch_failed(batch, error)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.client.errors import ClientError
 from headrace.client.reading.fetch_session import Wanted
-from headrace.client.reading.fetcher import Fetcher, Wish
+from headrace.client.reading.fetcher import Fetcher, FetchPlan
 from headrace.client.reading.offsets import Edge, IsolationLevel, find_bounds, find_offsets
 from headrace.client.reading.partition_buffer import PartitionBuffer
 from headrace.model.errors import ErrorCode, Refusal
@@ -258,7 +258,7 @@ class AssignedConsumer:
                 self._scope.start(fetcher.run(), f"fetch from node {leader}")
             fetcher.wake()
 
-    def wanted_from(self, node_id: int) -> Wish:
+    def plan_for(self, node_id: int) -> FetchPlan:
         """What to ask a node for: its partitions, except those that have enough read ahead."""
         buffer_bytes = self.settings.buffer_bytes
         share = buffer_bytes // (2 * READ_AHEAD * max(1, len(self._buffers)))
@@ -276,7 +276,7 @@ class AssignedConsumer:
             epoch = NO_EPOCH if partition is None else partition.leader_epoch
             wanted[name] = Wanted(self._cluster.topic_id(name.topic), buffer.fetch_offset, epoch, share)
         wait_ms = HELD_BACK_WAIT_MS if is_held_back else self.settings.fetch_wait_ms
-        return Wish(wanted, wait_ms, self.settings.fetch_min_bytes, FETCH_BYTES)
+        return FetchPlan(wanted, wait_ms, self.settings.fetch_min_bytes, FETCH_BYTES)
 
     def fetched(self, name: TopicPartition, offset: int, answer: PartitionData) -> None:
         """Take the answer to a fetch from `offset`, unless something else is wanted by now."""

@@ -31,7 +31,7 @@ _SESSION_LOST = {
 }
 
 
-class Wish(NamedTuple):
+class FetchPlan(NamedTuple):
     """What a node is asked for next."""
 
     partitions: dict[TopicPartition, Wanted]
@@ -40,10 +40,10 @@ class Wish(NamedTuple):
     max_bytes: int
 
 
-class Reading(Protocol):
+class FetchReceiver(Protocol):
     """Who wants the records."""
 
-    def wanted_from(self, node_id: int) -> Wish: ...
+    def plan_for(self, node_id: int) -> FetchPlan: ...
 
     def leaders_moved(self) -> None: ...
 
@@ -60,7 +60,7 @@ class Fetcher:
         node_id: int,
         cluster: Cluster,
         lane: str,
-        reading: Reading,
+        receiver: FetchReceiver,
         isolation: IsolationLevel,
         *,
         waits_for_leaders: bool = False,
@@ -68,7 +68,7 @@ class Fetcher:
         self._node_id = node_id
         self._cluster = cluster
         self._lane = lane
-        self._reading = reading
+        self._receiver = receiver
         self._waits_for_leaders = waits_for_leaders
         self._view = cluster.view
         self._session = FetchSession(isolation)
@@ -90,21 +90,21 @@ class Fetcher:
         while True:
             if self._view is not self._cluster.view:  # whoever asked for it: what has moved from here is now elsewhere
                 self._view = self._cluster.view
-                self._reading.leaders_moved()
+                self._receiver.leaders_moved()
             self._has_room.clear()
-            wish = self._reading.wanted_from(self._node_id)
-            if not wish.partitions:
+            plan = self._receiver.plan_for(self._node_id)
+            if not plan.partitions:
                 if self._patience is not None:
                     self._patience.over()  # others read what this node does not give
                 await self._has_room.wait()
                 continue
             try:
-                await self._fetch(wish)
+                await self._fetch(plan)
                 self._end_wait()
             except (ClientError, Refusal) as trouble:
                 self._session.reset()
                 if not self._cluster.may_pass(trouble):
-                    self._reading.fetch_failed(self._node_id, trouble)
+                    self._receiver.fetch_failed(self._node_id, trouble)
                     return
                 if not await self._ride_out(trouble):
                     return
@@ -119,7 +119,7 @@ class Fetcher:
         try:
             await self._patience.wait_or_raise(trouble)
         except (ClientError, Refusal) as final:
-            self._reading.fetch_failed(self._node_id, final)
+            self._receiver.fetch_failed(self._node_id, final)
             return False
         with suppress(ClientError, Refusal):  # the next fetch meets the same trouble
             await self._cluster.refresh()
@@ -136,15 +136,15 @@ class Fetcher:
         is_leaderless = isinstance(trouble, Refusal) and trouble.code is ErrorCode.LEADER_NOT_AVAILABLE
         return math.inf if is_leaderless and self._waits_for_leaders else None
 
-    async def _fetch(self, wish: Wish) -> None:
+    async def _fetch(self, plan: FetchPlan) -> None:
         if self._node_id == NO_NODE:
-            raise self._cluster.why_no_leader(next(iter(wish.partitions)))
+            raise self._cluster.why_no_leader(next(iter(plan.partitions)))
         connection = await self._cluster.node_connection(self._node_id, self._lane)
         request = self._session.request(
-            wish.partitions, max_wait_ms=wish.max_wait_ms, min_bytes=wish.min_bytes, max_bytes=wish.max_bytes
+            plan.partitions, max_wait_ms=plan.max_wait_ms, min_bytes=plan.min_bytes, max_bytes=plan.max_bytes
         )
         began_s = self._cluster.clock.monotonic_s()
-        answer = await connection.request(request, FetchResponse, timeout_s=wish.max_wait_ms / 1000 + ANSWER_GRACE_S)
+        answer = await connection.request(request, FetchResponse, timeout_s=plan.max_wait_ms / 1000 + ANSWER_GRACE_S)
         if answer.error_code:
             code = ErrorCode(answer.error_code)
             self._session.reset()
@@ -152,9 +152,9 @@ class Fetcher:
                 raise Refusal(code, f"node {self._node_id} refuses to be read: {code.name.lower().replace('_', ' ')}")
             return
         self._session.accepted(answer.session_id)
-        self._hand_over(answer, wish.partitions)
+        self._hand_over(answer, plan.partitions)
         waited_ms = (self._cluster.clock.monotonic_s() - began_s) * 1000
-        if waited_ms < wish.max_wait_ms / 2 and not _has_records(answer):
+        if waited_ms < plan.max_wait_ms / 2 and not _has_records(answer):
             await asyncio.sleep(EARLY_PAUSE_S)
 
     def _hand_over(self, answer: FetchResponse, wanted: dict[TopicPartition, Wanted]) -> None:
@@ -169,7 +169,7 @@ class Fetcher:
                 if code.is_retriable:
                     moved = Refusal(code, f"{name}: {code.name.lower().replace('_', ' ')}")
                 elif name in wanted:
-                    self._reading.fetched(name, wanted[name].offset, partition)
+                    self._receiver.fetched(name, wanted[name].offset, partition)
         if moved is not None:
             raise moved
 

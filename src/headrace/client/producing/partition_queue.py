@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from headrace.model.names import TopicPartition
 
 
-class Lane:
+class PartitionQueue:
+    """The batches of one partition that are not in the log yet."""
+
     __slots__ = ("_identity", "_next_sequence", "filling", "partition", "retry_at_s", "under_way", "waiting")
 
     def __init__(self, partition: TopicPartition) -> None:
