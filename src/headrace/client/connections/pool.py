@@ -31,6 +31,7 @@ class ConnectionPool:
         self._lane_count = 0
 
     def close(self) -> None:
+        """Close all. Requests under way fail with ConnectionLost."""
         for opening in list(self._opening.values()):
             opening.cancel()
         for connection in self._connections.values():
@@ -43,6 +44,7 @@ class ConnectionPool:
         return f"{purpose} {self._lane_count}"
 
     def close_lane(self, lane: str) -> None:
+        """Close those of one lane."""
         for key in [key for key in self._opening if key[1] == lane]:
             self._opening[key].cancel()
         for key in [key for key in self._connections if key[1] == lane]:
@@ -73,6 +75,7 @@ class ConnectionPool:
         return await asyncio.shield(self.open_soon(address, lane))
 
     def open_soon(self, address: Address, lane: str = MAIN_LANE) -> asyncio.Task[Connection]:
+        """Begin to open one, if nobody has; it can be awaited."""
         key = (address, lane)
         opening = self._opening.get(key)
         if opening is None:

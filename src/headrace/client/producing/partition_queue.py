@@ -43,6 +43,7 @@ class PartitionQueue:
         return bool(self.waiting) or (self.filling is not None and self.filling.is_expired(now_s))
 
     def start_next(self) -> PendingBatch:
+        """The batch that leaves now. There is one: see `is_ready`."""
         if not self.waiting:
             self.close_filling()
         self.under_way = self.waiting.popleft()
@@ -61,6 +62,7 @@ class PartitionQueue:
             self._next_sequence = (batch.base_sequence + batch.count) & SEQUENCE_MAX
 
     def put_back(self, batches: tuple[PendingBatch, ...], retry_at_s: float) -> None:
+        """What was under way, or its halves, comes first again, but not before `retry_at_s`."""
         self.under_way = None
         self.retry_at_s = retry_at_s
         self.waiting.extendleft(reversed(batches))

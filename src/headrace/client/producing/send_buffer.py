@@ -48,6 +48,7 @@ class UnseenFailures:
         self._batches: list[PendingBatch] = []
 
     def add(self, batch: PendingBatch) -> None:
+        """A batch was lost. If somebody awaits it, that is forgotten again."""
         self._batches = [failed for failed in self._batches if not failed.is_watched]
         if len(self._batches) < UNSEEN_FAILURES_MAX:
             self._batches.append(batch)

@@ -43,13 +43,17 @@ class FetchPlan(NamedTuple):
 class FetchReceiver(Protocol):
     """Who wants the records."""
 
-    def plan_for(self, node_id: int) -> FetchPlan: ...
+    def plan_for(self, node_id: int) -> FetchPlan:
+        """What this node is to be asked for now. Without partitions the fetcher sleeps until it is woken."""
 
-    def leaders_moved(self) -> None: ...
+    def leaders_moved(self) -> None:
+        """Another node may have become the one to ask."""
 
-    def fetched(self, name: TopicPartition, offset: int, answer: PartitionData) -> None: ...
+    def fetched(self, name: TopicPartition, offset: int, answer: PartitionData) -> None:
+        """What came of one partition, of which `offset` was asked for."""
 
-    def fetch_failed(self, node_id: int, trouble: Exception) -> None: ...
+    def fetch_failed(self, node_id: int, trouble: Exception) -> None:
+        """This fetcher has given up."""
 
 
 class Fetcher:
