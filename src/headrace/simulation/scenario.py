@@ -1,4 +1,4 @@
-"""One seed, one run: nodes with clients, faults for a while, then peace, and then the truth."""
+"""One seed, one run: nodes with clients, faults for a while, then none, and then everything is checked."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from headrace.simulation.cluster import NodeProcess
     from headrace.simulation.history.history import Reading
 
-PEACE_MAX_S = 380.0  # virtual; a run that takes longer after its last fault hangs somewhere
+WITHOUT_FAULTS_MAX_S = 380.0  # virtual; a run that takes longer after its last fault hangs somewhere
 TROUBLE_S = (4.0, 20.0)
 CLUSTER_TROUBLE_S = (300.0, 330.0)  # a failover takes a few seconds, and many are to happen
 DENSE_S = 25.0  # with faults: clients of a longer run spread their work over it
@@ -93,7 +93,7 @@ def run_scenario(
     trouble_s: float | None = None,
 ) -> Report:
     """`kinds` of faults and `workloads`, by name; for how long there are faults. None lets the seed choose."""
-    limit_s = PEACE_MAX_S + (max(*TROUBLE_S, *CLUSTER_TROUBLE_S) if trouble_s is None else trouble_s)
+    limit_s = WITHOUT_FAULTS_MAX_S + (max(*TROUBLE_S, *CLUSTER_TROUBLE_S) if trouble_s is None else trouble_s)
     universe = Universe(seed, limit_s=limit_s, weather=_draw_weather(Universe(seed).random("weather"), node_count))
     workloads = _draw_workloads(universe) if workloads is None else workloads
     scenario = _Scenario(universe, kinds, workloads, node_count, trouble_s)
@@ -150,7 +150,7 @@ class _Scenario:
         trouble_s: float | None,
     ) -> None:
         self.history = History(has_failovers=node_count > 1)
-        self.book = TopicHistory()
+        self.topic_history = TopicHistory()
         self.cluster = SimulatedCluster(universe, node_count=node_count, configs=_configs(node_count, workloads))
         chance = universe.random("scenario")
         drawn_s = chance.uniform(*(TROUBLE_S if node_count == 1 else CLUSTER_TROUBLE_S))
@@ -199,7 +199,7 @@ class _Scenario:
         writers += self._groups_and_transactions.start()
         readers += self._groups_and_transactions.start_readers()
         await self.faults.strike(self._trouble_s)
-        await self._make_peace()
+        await self._end_faults()
         for work in writers:
             await work
         await self._groups_and_transactions.settle()
@@ -214,7 +214,7 @@ class _Scenario:
         await self.cluster.wait_down()
         await self.cluster.wait_ready()
         figures = Figures()
-        readings = await self.cluster.run_on("judge", self._judge(figures))
+        readings = await self.cluster.run_on("judge", self._check(figures))
         self._check_exits()
         return check(self.history, readings, figures)
 
@@ -233,7 +233,7 @@ class _Scenario:
         context, numbers = self._context, range(self._chance.choice((1, 1, 2)))
         every: dict[str, list[tuple[str, Callable[[WorkloadContext, str], Coroutine[Any, Any, None]]]]] = {
             "trimming": [("trimmer", trim)],
-            "topics": [("keeper", partial(churn_topics, book=self.book))],
+            "topics": [("keeper", partial(churn_topics, told=self.topic_history))],
             "producer ids": [("taker", take_producer_ids)],
             "blunt requests": [("blunt", produce_bluntly)],
             "batches": [(f"batcher{number}", produce_in_batches) for number in numbers],
@@ -246,7 +246,7 @@ class _Scenario:
             writers.append(self.cluster.run_on("keysmith", self._keys.write("keysmith")))
         return writers
 
-    async def _make_peace(self) -> None:
+    async def _end_faults(self) -> None:
         """No more faults, and nothing new is begun."""
         await self.faults.heal()
         self._duplicates.stop()
@@ -312,10 +312,10 @@ class _Scenario:
         async with self._context.client("judge") as cluster:
             await self._groups_and_transactions.note_state(cluster)
 
-    async def _judge(self, figures: Figures) -> list[Reading]:
+    async def _check(self, figures: Figures) -> list[Reading]:
         async with self._context.client("judge") as cluster:
             await self._groups_and_transactions.check_state(cluster)
-            await check_topics(cluster, self.book, self.history)
+            await check_topics(cluster, self.topic_history, self.history)
             readings = await read_all(cluster, self._context.partitions, self.history, self._chance)
             await self._groups_and_transactions.check(cluster, readings, figures)
             if self._keys is not None:

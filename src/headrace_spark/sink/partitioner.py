@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.client.connections.cluster import Patience
+from headrace.client.connections.cluster import RetryBackoff
 from headrace.client.errors import refuse_unless_ok
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
@@ -128,9 +128,9 @@ def _grouped(records: pa.RecordBatch, partitions: Partitions) -> Iterator[tuple[
 
 async def partition_count(cluster: Cluster, topic: str) -> int:
     """How many partitions a topic has. A missing topic is created, if the cluster creates topics automatically."""
-    patience = Patience(cluster, CREATION_PATIENCE_S)
+    patience = RetryBackoff(cluster, CREATION_PATIENCE_S)
     while topic not in (found := await cluster.topics([topic])):
-        refused = await cluster.persist(lambda: _ask_for_creation(cluster, topic))
+        refused = await cluster.retry(lambda: _ask_for_creation(cluster, topic))
         if topic not in await cluster.topics([topic]):
             await patience.wait_or_raise(refused)
     return len(found[topic].partitions)

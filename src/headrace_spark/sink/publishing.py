@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.client.admin.admin import Admin
-from headrace.client.connections.cluster import Patience
+from headrace.client.connections.cluster import RetryBackoff
 from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
 from headrace.client.errors import ClientError, ProducerFenced, TransactionAborted
 from headrace.client.groups.group_offsets import GroupMetadata, fetch_offsets
@@ -83,7 +83,7 @@ class Publisher:
         if await self._is_published(require_stable=False):
             _log.info("%s was published before; nothing is written", self._what)
             return False
-        patience = Patience(self._cluster, self._cluster.settings.retry_for_s)
+        patience = RetryBackoff(self._cluster, self._cluster.settings.retry_for_s)
         while True:
             await self._begin()
             try:
@@ -219,7 +219,7 @@ class Publisher:
         """Also a transaction that the coordinator ended, for it was too slow: we are still who we were."""
         if isinstance(trouble, Refusal) and trouble.code in ENDED_BY_COORDINATOR:
             return True
-        return self._cluster.may_pass(trouble)
+        return self._cluster.is_retriable(trouble)
 
     def _explained(self, trouble: ClientError | Refusal) -> Exception:
         cause = trouble.__cause__ if isinstance(trouble, TransactionAborted) else trouble

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.client.connections.cluster import Patience
+from headrace.client.connections.cluster import RetryBackoff
 from headrace.client.errors import ClientError, refuse_unless_ok
 from headrace.client.producing.batch import Identity
 from headrace.model.errors import ErrorCode, Refusal
@@ -51,7 +51,7 @@ async def init_producer_id(cluster: Cluster) -> Identity:
         refuse_unless_ok(answer.error_code, "InitProducerId")
         return Identity(ProducerId(answer.producer_id), answer.producer_epoch)
 
-    return await cluster.persist(attempt)
+    return await cluster.retry(attempt)
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +70,7 @@ class _PartitionQueue:
     batches: deque[_QueuedBatch] = field(default_factory=deque)
     next_sequence: int = 0
     running: asyncio.Task[None] | None = None
-    patience: Patience | None = None
+    patience: RetryBackoff | None = None
     """Since trouble began. Every batch that arrives ends it."""
     in_flight_max: int = 1
     """One until the log knows this producer: it might take the second batch of a stranger for the first."""
@@ -141,9 +141,9 @@ class BatchSender:
                     await self._send_through(queue)
                 except (ClientError, Refusal) as trouble:
                     await self._settle_answers(queue)
-                    if not self._cluster.may_pass(trouble):
+                    if not self._cluster.is_retriable(trouble):
                         raise
-                    queue.patience = queue.patience or Patience(self._cluster, self._cluster.settings.retry_for_s)
+                    queue.patience = queue.patience or RetryBackoff(self._cluster, self._cluster.settings.retry_for_s)
                     await queue.patience.wait_or_raise(trouble)
                     await self._refresh_quietly()
         except Exception as final:  # noqa: BLE001 - a bug too: `flush` must not end as if all were written

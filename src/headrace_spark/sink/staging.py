@@ -67,7 +67,7 @@ async def ensure_staging_topic(cluster: Cluster, topic: str) -> int:
             "max.message.bytes": str(BATCH_BYTES_MAX),
         }
         await _create(cluster, topic, 1 + STAGING_PARTITIONS, configs)
-    partitions = (await cluster.persist(lambda: cluster.topic(topic))).partitions
+    partitions = (await cluster.retry(lambda: cluster.topic(topic))).partitions
     return len(partitions) - 1
 
 
@@ -160,7 +160,7 @@ async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int) -> me
         refuse_unless_ok(found.error_code, f"reading {partition}")
         return memoryview(found.records or b"")
 
-    return await cluster.persist(attempt)
+    return await cluster.retry(attempt)
 
 
 def _whole_batches(records: memoryview) -> list[tuple[int, BatchHeader]]:

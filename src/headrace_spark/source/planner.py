@@ -130,7 +130,7 @@ class Planner:
             case Subscribe(topics):
                 return _partitions(await self._find_topics(set(topics)))
             case SubscribePattern(pattern):
-                view = await self._cluster.survey()
+                view = await self._cluster.full_view()
                 is_chosen = re.compile(pattern).fullmatch
                 return _partitions(
                     self._noted(
@@ -176,7 +176,7 @@ class Planner:
                     raise Refusal(code, f"topic {name!r}: {code.name.lower().replace('_', ' ')}")
             return {name: view.topics[name] for name in names if name in view.topics}
 
-        return self._noted((await cluster.persist(attempt)).values())
+        return self._noted((await cluster.retry(attempt)).values())
 
     def _noted(self, topics: Iterable[Topic]) -> dict[str, Topic]:
         found = {topic.name: topic for topic in topics}

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headrace.client.connections.cluster import Patience
+from headrace.client.connections.cluster import RetryBackoff
 from headrace.client.reading.offsets import find_bounds
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_TOPIC_ID
@@ -128,7 +128,7 @@ class RangeFetcher:
         """A node may not have heard of it yet, and still tell of the one before."""
         cluster, topic = self._cluster, self._name.topic
         await cluster.topic(topic)
-        patience = Patience(cluster, cluster.settings.topic_wait_s)
+        patience = RetryBackoff(cluster, cluster.settings.topic_wait_s)
         while (other := self._other_topic()) is not None:
             await patience.wait_or_raise(other)
             await cluster.refresh()
@@ -160,7 +160,7 @@ class RangeFetcher:
         deadline_s = clock.monotonic_s() + self._cluster.settings.retry_for_s
         empty_count = 0
         while True:
-            answered = await self._cluster.persist(self._ask)
+            answered = await self._cluster.retry(self._ask)
             part = answered.responses[0].partitions[0]
             if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 await self._skip_what_is_gone()

@@ -180,7 +180,7 @@ async def test_a_lost_connection_is_made_again(node: ScriptedNode) -> None:
     node.script[ApiKey.METADATA] = [lambda request: metadata(node, request), HANG_UP, HANG_UP]
     async with node.cluster(QUICK) as cluster:
         await cluster.refresh()
-        assert (await cluster.persist(cluster.refresh)).cluster_id == "test"
+        assert (await cluster.retry(cluster.refresh)).cluster_id == "test"
     assert len(node.links) >= 2
 
 
@@ -194,7 +194,7 @@ async def test_what_cannot_pass_is_not_tried_again(node: ScriptedNode) -> None:
 
     async with node.cluster(QUICK) as cluster:
         with pytest.raises(Refusal, match="no"):
-            await cluster.persist(attempt)
+            await cluster.retry(attempt)
     assert attempts == 1
 
 

@@ -55,7 +55,7 @@ async def absence(cluster: Cluster) -> Exception:
 
 
 async def ask_anybody(cluster: Cluster) -> None:
-    await cluster.survey()
+    await cluster.full_view()
 
 
 async def ask_coordinator(cluster: Cluster) -> None:
@@ -95,7 +95,7 @@ async def test_those_who_are_back_have_time_to_find_their_places(node: ScriptedN
             raise troubles.pop()
 
     await node.stop()
-    working = asyncio.ensure_future(cluster.persist(attempt))
+    working = asyncio.ensure_future(cluster.retry(attempt))
     await absence(cluster)
     await node.start(address)
     await asyncio.wait_for(working, PATIENCE_S)
@@ -107,7 +107,7 @@ async def test_what_a_node_refuses_is_ridden_out_no_longer_than_ever(cluster: Cl
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone for good")
 
     with pytest.raises(Refusal, match="gone for good"):
-        await asyncio.wait_for(cluster.persist(attempt), PATIENCE_S)
+        await asyncio.wait_for(cluster.retry(attempt), PATIENCE_S)
     assert cluster.absence(0.0) is None
 
 
@@ -115,7 +115,7 @@ async def test_whoever_is_told_to_hurry_waits_no_longer_than_for_other_trouble(
     node: ScriptedNode, cluster: Cluster
 ) -> None:
     await node.stop()
-    working = asyncio.ensure_future(cluster.survey())
+    working = asyncio.ensure_future(cluster.full_view())
     await absence(cluster)
     cluster.hurry()
     with pytest.raises(ClientError):

@@ -231,7 +231,7 @@ def elect_leaders(topics: tuple[str, ...], unclean: bool, yes: bool, form: str) 
         if unclean and not yes and not click.confirm(question, err=True):
             raise Complaint("nobody was elected")
         results = await ClusterAdmin(cluster).elect_leaders(names, is_unclean=unclean)
-        return results, await cluster.survey()
+        return results, await cluster.full_view()
 
     results, view = with_cluster(work)
     needed = {name: it for name, it in results.items() if it is None or it.code != ErrorCode.ELECTION_NOT_NEEDED}
@@ -309,7 +309,7 @@ def _pace(wait: bool, at_once: int | None, throttle: int | None) -> Pace | None:
 
 
 async def _led_by(cluster: Cluster, node_id: int) -> int:
-    topics = (await cluster.survey()).topics.values()
+    topics = (await cluster.full_view()).topics.values()
     return sum(part.leader == node_id for topic in topics for part in topic.partitions)
 
 

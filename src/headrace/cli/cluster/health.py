@@ -86,7 +86,7 @@ class Health:
 
 
 async def cluster_health(cluster: Cluster) -> Health:
-    view = await cluster.survey()
+    view = await cluster.full_view()
     admin = ClusterAdmin(cluster)
     quorum = await _quorum(admin)
     description = await Admin(cluster).describe_cluster()

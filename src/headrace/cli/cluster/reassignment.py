@@ -64,7 +64,7 @@ async def _ended(cluster: Cluster, names: list[TopicPartition]) -> None:
 
 
 async def _led_by_nobody(cluster: Cluster, names: Iterable[TopicPartition]) -> list[TopicPartition]:
-    topics = (await cluster.survey()).topics.values()
+    topics = (await cluster.full_view()).topics.values()
     offline = {
         TopicPartition(topic.name, part.index) for topic in topics for part in topic.partitions if part.is_offline
     }

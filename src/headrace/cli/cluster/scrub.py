@@ -26,7 +26,7 @@ class Found(NamedTuple):
 
 async def scrub(cluster: Cluster, node_id: int | None, topic: str | None) -> list[Found]:
     """All nodes, or one, at the same time: each has a disk of its own."""
-    nodes = sorted((await cluster.persist(cluster.refresh)).nodes)
+    nodes = sorted((await cluster.retry(cluster.refresh)).nodes)
     if node_id is not None and node_id not in nodes:
         raise Complaint(f"there is no node {node_id}; the nodes are {', '.join(map(str, nodes))}", exit_code=NOT_FOUND)
     if topic is not None:

@@ -119,7 +119,7 @@ class _Loss:
     # ---- looking
 
     async def _topic(self) -> Topic:
-        return (await self._cluster.survey()).topics[TOPIC]
+        return (await self._cluster.full_view()).topics[TOPIC]
 
     async def _until(self, is_so: Callable[[Topic], bool]) -> None:
         deadline_s = time.monotonic() + PATIENCE_S

@@ -105,7 +105,7 @@ async def _chosen(cluster: Cluster, scopes: Sequence[TopicScope]) -> list[TopicP
 
 async def _still_there(cluster: Cluster, committed: Collection[TopicPartition]) -> list[TopicPartition]:
     """Positions outlive their topics for a while; those cannot be moved."""
-    topics = (await cluster.survey()).topics
+    topics = (await cluster.full_view()).topics
     gone = sorted({name.topic for name in committed if name.topic not in topics})
     if gone:
         talk(f"passed over topics that are gone: {', '.join(gone)}")

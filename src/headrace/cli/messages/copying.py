@@ -122,7 +122,9 @@ class Copying:
         if isinstance(cause, Refusal):
             return cause.code in WORTH_ANOTHER
         cluster = self._cluster
-        return isinstance(cause, ClientError) and cluster.may_pass(cause) and cluster.ride_out_s(cause) == math.inf
+        return (
+            isinstance(cause, ClientError) and cluster.is_retriable(cause) and cluster.retry_limit_s(cause) == math.inf
+        )
 
     def _count(self, message_count: int) -> None:
         match self._producer.transaction_outcome:

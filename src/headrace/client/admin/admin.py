@@ -173,7 +173,7 @@ class Admin:
             for result in answer.topics:
                 refuse_unless_ok(result.error_code, f"topic {name!r}", result.error_message)
 
-        await self._cluster.persist(attempt)
+        await self._cluster.retry(attempt)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all of its records. Refusal UNKNOWN_TOPIC_OR_PARTITION if there is none."""
@@ -191,7 +191,7 @@ class Admin:
             for result in answer.responses:
                 refuse_unless_ok(result.error_code, f"topic {name!r}", result.error_message)
 
-        await self._cluster.persist(attempt)
+        await self._cluster.retry(attempt)
 
     async def add_partitions(self, name: str, total: int) -> None:
         """Raise a topic's partitions to `total`. Refusal INVALID_PARTITIONS if it has as many already.
@@ -212,11 +212,11 @@ class Admin:
             for result in answer.results:
                 refuse_unless_ok(result.error_code, f"topic {name!r}", result.error_message)
 
-        await self._cluster.persist(attempt)
+        await self._cluster.retry(attempt)
 
     async def list_topics(self) -> list[Topic]:
         """All topics, by name."""
-        view = await self._cluster.survey()
+        view = await self._cluster.full_view()
         return [view.topics[name] for name in sorted(view.topics)]
 
     async def describe_topic(self, name: str) -> Topic:
@@ -255,7 +255,7 @@ class Admin:
                 refuse_unless_ok(result.error_code, f"{name} before offset {offset}")
                 firsts[name] = Offset(result.low_watermark)
 
-        await self._cluster.persist(delete_the_rest)
+        await self._cluster.retry(delete_the_rest)
         return firsts
 
     # Settings.
@@ -279,7 +279,7 @@ class Admin:
             refuse_unless_ok(result.error_code, str(resource), result.error_message)
             return [_config(config) for config in sorted(result.configs, key=lambda config: config.name)]
 
-        return await self._cluster.persist(attempt)
+        return await self._cluster.retry(attempt)
 
     async def alter_configs(self, resource: Resource, changes: Sequence[tuple[str, ConfigChange, str | None]]) -> None:
         """Change settings of one resource: all of these changes or none.
@@ -305,7 +305,7 @@ class Admin:
             for result in answer.responses:
                 refuse_unless_ok(result.error_code, str(resource), result.error_message)
 
-        await self._cluster.persist(attempt)
+        await self._cluster.retry(attempt)
 
     # The cluster.
 
@@ -334,7 +334,7 @@ class Admin:
             )
             return ClusterDescription(answer.cluster_id, NodeId(answer.controller_id), nodes)
 
-        return await self._cluster.persist(attempt)
+        return await self._cluster.retry(attempt)
 
     async def log_dirs(self, node_id: int) -> list[LogDir]:
         """What lies in the directories of one node, and how much room is left there."""
@@ -374,11 +374,11 @@ class Admin:
                 for found in answer.results
             ]
 
-        return await self._cluster.persist(attempt)
+        return await self._cluster.retry(attempt)
 
     async def all_log_dirs(self) -> list[LogDir]:
         """What lies in the directories of every node that is alive."""
-        nodes = (await self._cluster.persist(self._cluster.refresh)).nodes
+        nodes = (await self._cluster.retry(self._cluster.refresh)).nodes
         return [directory for node_id in sorted(nodes) for directory in await self.log_dirs(node_id)]
 
     async def partition_sizes(self) -> dict[TopicPartition, int]:

@@ -120,7 +120,7 @@ class ClusterAdmin:
             refuse_unless_ok(answer.error_code, "DescribeQuorum", answer.error_message)
             return answer
 
-        found = (await self._cluster.persist(attempt)).topics[0].partitions[0]
+        found = (await self._cluster.retry(attempt)).topics[0].partitions[0]
         refuse_unless_ok(found.error_code, "the metadata log", found.error_message)
         return Quorum(
             NodeId(found.leader_id),
@@ -161,7 +161,7 @@ class ClusterAdmin:
             refuse_unless_ok(answer.error_code, "AlterPartitionReassignments", answer.error_message)
             return answer
 
-        answer = await self._cluster.persist(attempt)
+        answer = await self._cluster.retry(attempt)
         return {
             TopicPartition(topic.name, part.partition_index): _refusal(part.error_code, part.error_message)
             for topic in answer.responses
@@ -194,7 +194,7 @@ class ClusterAdmin:
             TopicPartition(topic.name, part.partition_index): Move(
                 tuple(part.replicas), tuple(part.adding_replicas), tuple(part.removing_replicas)
             )
-            for topic in (await self._cluster.persist(attempt)).topics
+            for topic in (await self._cluster.retry(attempt)).topics
             for part in topic.partitions
         }
 
@@ -213,7 +213,7 @@ class ClusterAdmin:
             refuse_unless_ok(answer.error_code, "PlanRebalance", answer.error_message)
             return answer
 
-        answer = await self._cluster.persist(attempt)
+        answer = await self._cluster.retry(attempt)
         moves = tuple(
             PlannedMove(TopicPartition(topic.name, part.partition_index), tuple(part.replicas), tuple(part.target))
             for topic in answer.topics
@@ -254,7 +254,7 @@ class ClusterAdmin:
             TopicPartition(topic.topic, part.partition_id): (
                 _refusal(part.error_code, part.error_message) if part.error_code else None
             )
-            for topic in (await self._cluster.persist(attempt)).replica_election_results
+            for topic in (await self._cluster.retry(attempt)).replica_election_results
             for part in topic.partition_result
         }
 
@@ -268,7 +268,7 @@ class ClusterAdmin:
             answer = await self._cluster.ask(DrainNodeRequest(node_id, is_draining), DrainNodeResponse)
             refuse_unless_ok(answer.error_code, f"node {node_id}", answer.error_message)
 
-        await self._cluster.persist(attempt)
+        await self._cluster.retry(attempt)
 
     async def scrub(self, node_id: int, topic: str | None = None, *, is_question: bool = False) -> ScrubProgress:
         """Let a node check its files against their CRCs; how far it is. A question begins nothing."""
@@ -282,7 +282,7 @@ class ClusterAdmin:
             refuse_unless_ok(answer.error_code, f"node {node_id}", answer.error_message)
             return answer
 
-        answer = await self._cluster.persist(attempt)
+        answer = await self._cluster.retry(attempt)
         damaged = tuple(
             DamagedPlace(
                 TopicPartition(place.topic, place.partition_index),
@@ -305,7 +305,7 @@ class ClusterAdmin:
             answer = await self._cluster.ask(UnregisterBrokerRequest(node_id), UnregisterBrokerResponse)
             refuse_unless_ok(answer.error_code, f"node {node_id}", answer.error_message)
 
-        await self._cluster.persist(attempt)
+        await self._cluster.retry(attempt)
 
 
 def _member(state: ReplicaState) -> QuorumMember:

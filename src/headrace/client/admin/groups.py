@@ -108,7 +108,7 @@ class GroupAdmin:
                 ]
             return sorted(listings)
 
-        return await self._cluster.persist(attempt)
+        return await self._cluster.retry(attempt)
 
     async def describe(self, group_id: str) -> GroupDescription:
         """A group of either protocol with its members. Refusal GROUP_ID_NOT_FOUND if there is none."""

@@ -94,7 +94,7 @@ class TransactionAdmin:
                 ]
             return sorted(listings)
 
-        return await self._cluster.persist(attempt)
+        return await self._cluster.retry(attempt)
 
     async def describe(self, transactional_id: str) -> TransactionDescription:
         """Refusal TRANSACTIONAL_ID_NOT_FOUND if nobody ever used this id, or it was forgotten."""
@@ -140,7 +140,7 @@ class TransactionAdmin:
             return sorted(_active_producer(state) for state in part.active_producers)
 
         await self._check_there(partition)
-        return await self._cluster.persist(attempt)
+        return await self._cluster.retry(attempt)
 
     async def abort(self, transactional_id: str) -> None:
         """Abort what is open under this id, and fence its producer. Returns when that is done."""
@@ -184,7 +184,7 @@ class TransactionAdmin:
                         refuse_unless_ok(part.error_code, f"the transaction of producer {producer_id} in {partition}")
 
         await self._check_there(partition)
-        await self._cluster.persist(attempt)
+        await self._cluster.retry(attempt)
 
     async def _check_there(self, partition: TopicPartition) -> None:
         """Told at once. Asked of a node it is trouble that may pass, and tried again."""

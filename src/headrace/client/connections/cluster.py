@@ -1,7 +1,7 @@
 """A client's way into a cluster: finds the nodes, remembers who leads what, keeps one connection to each.
 
-Several callers share one `Cluster`. Trouble that passes by itself (a broken connection, a leader that moved) is ridden
-out by `persist`; everything else is raised at once, with a sentence that says what was tried.
+Several callers share one `Cluster`. What may pass by itself (a broken connection, a leader that moved) is
+waited out by `retry`; everything else is raised at once, with a sentence that says what was tried.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClusterSettings:
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     request_timeout_s: float = REQUEST_TIMEOUT_S
     retry_for_s: float = 30.0
-    """How long passing trouble is ridden out; longer than a leader election takes."""
+    """How long an attempt is repeated if what stopped it may pass; longer than a leader election takes."""
     away_for_s: float | None = None
     """How long nodes that do not answer are waited for, once the cluster was reached. None: as any passing trouble."""
     reach_for_s: float = 0.0
@@ -83,8 +83,8 @@ class Cluster:
         self.entropy = entropy
         self.settings = settings or ClusterSettings()
         self.view = ClusterView()
-        self.waiting: dict[Patience, None] = {}
-        """Those who ride out trouble at the moment."""
+        self.waiting: dict[RetryBackoff, None] = {}
+        """Those who wait for their next attempt."""
         self._bootstrap = tuple(bootstrap)
         self._network = network
         self._pool = ConnectionPool(self._open)
@@ -120,9 +120,9 @@ class Cluster:
         self._refreshing.add_done_callback(look_at_result)
         return await asyncio.shield(self._refreshing)
 
-    async def survey(self) -> ClusterView:
+    async def full_view(self) -> ClusterView:
         """A view of every topic there is. What `topic` answers from stays as it is."""
-        return await self.persist(lambda: self._ask_metadata(None))
+        return await self.retry(lambda: self._ask_metadata(None))
 
     def known_topic(self, name: str) -> Topic | None:
         """What is known without asking, unless it is too old."""
@@ -140,22 +140,22 @@ class Cluster:
         if topic is not None:
             return topic
         self._topics.setdefault(name, 0.0)
-        patience = Patience(self, self.settings.topic_wait_s)
+        backoff = RetryBackoff(self, self.settings.topic_wait_s)
         while True:
-            view = await self.persist(self.refresh)
+            view = await self.retry(self.refresh)
             if name in view.topics:
                 return view.topics[name]
             refusal = _topic_refusal(name, view.refusals.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             if not refusal.code.is_retriable:
                 raise refusal
-            await patience.wait_or_raise(refusal)
+            await backoff.wait_or_raise(refusal)
 
     async def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """Those of these topics that there are."""
         if any(self.known_topic(name) is None for name in names):
             for name in names:
                 self._topics.setdefault(name, 0.0)
-            await self.persist(self.refresh)
+            await self.retry(self.refresh)
         found = self.view.topics
         return {name: found[name] for name in names if name in found}
 
@@ -187,7 +187,7 @@ class Cluster:
         """Ask whichever node there is a connection to; `answer` is the class of the response.
 
         One attempt: ClusterUnreachable if no node takes a connection, ConnectionLost or RequestTimedOut if this one
-        does not answer. Wrap it in `persist` to wait that out.
+        does not answer. Wrap it in `retry` to wait that out.
         """
         connection = await self.any_connection()
         return await connection.request(message, answer, timeout_s=timeout_s)
@@ -201,25 +201,25 @@ class Cluster:
         connection = await self.node_connection(self.view.controller_id)
         return await connection.request(message, answer)
 
-    async def persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat an attempt while what stops it may pass by itself, and look at the metadata anew before each.
 
         How long depends on the trouble: `retry_for_s` or `away_for_s` of the settings. Then the last trouble is raised.
         """
         is_repeated = False
-        with Patience(self) as patience:
+        with RetryBackoff(self) as backoff:
             while True:
                 try:
                     if is_repeated:
                         await self.refresh()
                     return await attempt()
                 except (ClientError, Refusal) as trouble:
-                    if not self.may_pass(trouble):
+                    if not self.is_retriable(trouble):
                         raise
-                    await patience.wait_or_raise(trouble)
+                    await backoff.wait_or_raise(trouble)
                 is_repeated = True
 
-    def may_pass(self, trouble: Exception) -> bool:
+    def is_retriable(self, trouble: Exception) -> bool:
         """True if trying again makes sense. A cluster that we never reached is more likely a wrong address."""
         if isinstance(trouble, Refusal):
             return trouble.code.is_retriable
@@ -227,8 +227,8 @@ class Cluster:
             return bool(self.view.nodes)
         return isinstance(trouble, (ConnectionLost, RequestTimedOut))
 
-    def ride_out_s(self, trouble: Exception) -> float:
-        """How long trouble that may pass is ridden out."""
+    def retry_limit_s(self, trouble: Exception) -> float:
+        """How long to repeat what has failed for this reason."""
         away_for_s = self.settings.away_for_s
         return self.settings.retry_for_s if away_for_s is None or not self.is_absence(trouble) else away_for_s
 
@@ -244,11 +244,11 @@ class Cluster:
     def absence(self, for_s: float) -> Exception | None:
         """What has kept somebody waiting for nodes for so long. That all of them are away says more than who is."""
         since_s = self.clock.monotonic_s() - for_s
-        absences = [patience.absence for patience in self.waiting if patience.began_s <= since_s]
+        absences = [backoff.absence for backoff in self.waiting if backoff.began_s <= since_s]
         return next((self._out_of_touch or absence for absence in absences if absence is not None), None)
 
     def hurry(self) -> None:
-        """From now on nodes that are away are waited for no longer than other trouble is ridden out."""
+        """From now on nodes that do not answer are waited for no longer than anything else that may pass."""
         self.settings = replace(self.settings, away_for_s=None)
 
     # Connections.
@@ -278,7 +278,7 @@ class Cluster:
         connection = self._pool.any_shared()
         if connection is not None:
             return connection
-        patience = Patience(self, self.settings.reach_for_s)
+        backoff = RetryBackoff(self, self.settings.reach_for_s)
         while True:
             troubles: list[str] = []
             for address in self._addresses():
@@ -286,7 +286,7 @@ class Cluster:
                     return await self._pool.get(address)
                 except ConnectionLost as trouble:
                     troubles.append(str(trouble))
-            await patience.wait_or_raise(ClusterUnreachable(_unreachable(troubles)))
+            await backoff.wait_or_raise(ClusterUnreachable(_unreachable(troubles)))
 
     async def node_connection(self, node_id: int, lane: str = MAIN_LANE) -> Connection:
         """The connection to one node, at the address that the cluster gives for it. One attempt.
@@ -349,11 +349,11 @@ class Cluster:
         return view_of(answer)
 
 
-class Patience:
+class RetryBackoff:
     """Waits between attempts, longer each time, until the time is up. Each attempt may have another node to ask.
 
     The time is `limit_s`, or, without it, what the cluster's settings say of the trouble. Then use it with `with`, or
-    call `over`: whoever waits for nodes is known to the cluster, which tells of it.
+    call `end`: whoever waits for nodes is known to the cluster, which tells of it.
     """
 
     def __init__(self, cluster: Cluster, limit_s: float | None = None) -> None:
@@ -364,17 +364,17 @@ class Patience:
         self._cluster = cluster
         self._backoff_s = cluster.settings.backoff_first_s
 
-    def __enter__(self) -> Patience:
+    def __enter__(self) -> RetryBackoff:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.over()
+        self.end()
 
     def begin(self) -> None:
         """The time counts from now on."""
         self.began_s = self._cluster.clock.monotonic_s()
 
-    def over(self) -> None:
+    def end(self) -> None:
         """Nothing is waited for any more."""
         self._cluster.waiting.pop(self, None)
 
@@ -383,7 +383,7 @@ class Patience:
         limit_s = self.limit_s
         if limit_s is None:
             self._note(trouble)
-            limit_s = self._cluster.ride_out_s(trouble)
+            limit_s = self._cluster.retry_limit_s(trouble)
         left_s = self.began_s + limit_s - self._cluster.clock.monotonic_s()
         if left_s <= 0:
             raise trouble

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from headrace.client.connections.cluster import Patience
+from headrace.client.connections.cluster import RetryBackoff
 from headrace.client.connections.pool import MAIN_LANE
 from headrace.client.errors import ClientError, refuse_unless_ok
 from headrace.model.errors import ErrorCode, Refusal
@@ -51,12 +51,12 @@ class Coordinator:
     ) -> Answer:
         """Ask until the answer passes `check`, which raises a Refusal for what the coordinator refused.
 
-        Trouble that may pass by itself is ridden out for as long as `Cluster.persist` would, counted from when it
+        What may pass by itself is waited out for as long as `Cluster.retry` would, counted from when it
         began: an answer may be long in coming, and that alone is no trouble. A Refusal that ends it has the trouble
         before it as its cause: an attempt whose answer was lost may have been served.
         """
         earlier: Exception | None = None
-        with Patience(self._cluster) as patience:
+        with RetryBackoff(self._cluster) as backoff:
             while True:
                 try:
                     connection = await self.connection()
@@ -66,12 +66,12 @@ class Coordinator:
                 except (ClientError, Refusal) as trouble:
                     if isinstance(trouble, ClientError) or trouble.code in LOOK_FOR_ANOTHER:
                         self._node_id = NO_NODE
-                    if not self._cluster.may_pass(trouble):
+                    if not self._cluster.is_retriable(trouble):
                         raise trouble from earlier
                     if earlier is None:
-                        patience.begin()
+                        backoff.begin()
                     earlier = trouble
-                    await patience.wait_or_raise(trouble)
+                    await backoff.wait_or_raise(trouble)
                 else:
                     return answered
 

@@ -243,7 +243,7 @@ class Deliveries:
         batch = queue.under_way
         assert batch is not None
         now_s = self._cluster.clock.monotonic_s()
-        if self._cluster.may_pass(trouble) and now_s < batch.deadline_s:
+        if self._cluster.is_retriable(trouble) and now_s < batch.deadline_s:
             backoff_s = min(RETRY_FIRST_S * 2 ** min(batch.attempts, 10), RETRY_MAX_S)
             if isinstance(trouble, Refusal) and not self._is_stopped:
                 self._scope.start(self._refresh_quietly(), "refresh metadata")

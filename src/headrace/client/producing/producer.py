@@ -270,7 +270,7 @@ class BatchingProducer:
         TransactionAborted: nothing of it will be seen; abort it. Any other ClientError: the outcome is not known yet.
         Call this again to learn it.
 
-        The coordinator's answer is waited for even if the caller is cancelled, as long as trouble is ridden out at all:
+        Even if the caller is cancelled, the coordinator's answer is waited for, as long as that of any other request:
         without it, nobody knows what became of the transaction. A second cancel does not wait.
         """
         transactions = self._need_transactions()

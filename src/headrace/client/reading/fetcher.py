@@ -7,7 +7,7 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headrace.client.connections.cluster import Patience
+from headrace.client.connections.cluster import RetryBackoff
 from headrace.client.errors import ClientError
 from headrace.client.reading.fetch_session import FetchSession, Wanted
 from headrace.model.errors import ErrorCode, Refusal
@@ -77,7 +77,7 @@ class Fetcher:
         self._view = cluster.view
         self._session = FetchSession(isolation)
         self._has_room = asyncio.Event()
-        self._patience: Patience | None = None
+        self._backoff: RetryBackoff | None = None
 
     def wake(self) -> None:
         """A buffer has room, or a partition came to this node."""
@@ -98,8 +98,8 @@ class Fetcher:
             self._has_room.clear()
             plan = self._receiver.plan_for(self._node_id)
             if not plan.partitions:
-                if self._patience is not None:
-                    self._patience.over()  # others read what this node does not give
+                if self._backoff is not None:
+                    self._backoff.end()  # others read what this node does not give
                 await self._has_room.wait()
                 continue
             try:
@@ -107,21 +107,21 @@ class Fetcher:
                 self._end_wait()
             except (ClientError, Refusal) as trouble:
                 self._session.reset()
-                if not self._cluster.may_pass(trouble):
+                if not self._cluster.is_retriable(trouble):
                     self._receiver.fetch_failed(self._node_id, trouble)
                     return
-                if not await self._ride_out(trouble):
+                if not await self._may_go_on(trouble):
                     return
 
-    async def _ride_out(self, trouble: Exception) -> bool:
+    async def _may_go_on(self, trouble: Exception) -> bool:
         """Wait, and look where the partitions are now. False if it has lasted too long."""
         limit_s = self._limit_s(trouble)
-        if self._patience is not None and self._patience.limit_s != limit_s:
+        if self._backoff is not None and self._backoff.limit_s != limit_s:
             self._end_wait()
-        if self._patience is None:
-            self._patience = Patience(self._cluster, limit_s)
+        if self._backoff is None:
+            self._backoff = RetryBackoff(self._cluster, limit_s)
         try:
-            await self._patience.wait_or_raise(trouble)
+            await self._backoff.wait_or_raise(trouble)
         except (ClientError, Refusal) as final:
             self._receiver.fetch_failed(self._node_id, final)
             return False
@@ -131,9 +131,9 @@ class Fetcher:
 
     def _end_wait(self) -> None:
         """The next trouble has its own time."""
-        if self._patience is not None:
-            self._patience.over()
-            self._patience = None
+        if self._backoff is not None:
+            self._backoff.end()
+            self._backoff = None
 
     def _limit_s(self, trouble: Exception) -> float | None:
         """None: as the cluster's settings say."""

@@ -68,7 +68,7 @@ async def find_offsets(
         for leader, share in by_leader.items():
             found.update(await _ask_leader(cluster, leader, share, isolation))
 
-    await cluster.persist(find_the_rest)
+    await cluster.retry(find_the_rest)
     return found
 
 

@@ -44,7 +44,7 @@ async def peek(
         async def attempt() -> None:
             await _fetch_one_batch(cluster, buffer, isolation)
 
-        await cluster.persist(attempt)
+        await cluster.retry(attempt)
         for record in buffer.take(1):
             return Peeked(record, is_at_end=False)
         if buffer.fetch_offset == before:

@@ -128,12 +128,12 @@ async def _check_lookups(
             history.report(Kind.MISLED, partition, found, detail)
 
 
-async def check_topics(cluster: Cluster, book: TopicHistory, history: History) -> None:
-    view = await cluster.survey()
+async def check_topics(cluster: Cluster, told: TopicHistory, history: History) -> None:
+    view = await cluster.full_view()
     admin = Admin(cluster)
     retentions: dict[str, str] = {}
-    for name, expected in book.topics.items():
+    for name, expected in told.topics.items():
         if name in view.topics and expected.exists and expected.is_certain:
             configs = await admin.describe_configs(Resource(ResourceType.TOPIC, name))
             retentions[name] = next(config.value or "" for config in configs if config.name == RETENTION)
-    book.check(history, view.topics, retentions)
+    told.check(history, view.topics, retentions)

@@ -68,7 +68,7 @@ async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int) -> me
         refuse_unless_ok(found.error_code, f"{partition} from {offset} on")
         return memoryview(found.records or b"")
 
-    return await cluster.persist(attempt)
+    return await cluster.retry(attempt)
 
 
 def _batches(encoded: memoryview) -> Iterator[tuple[BatchHeader, list[Record]]]:

@@ -64,17 +64,17 @@ class TopicHistory:
                 history.report(Kind.METADATA, None, -1, detail)
 
 
-async def churn_topics(context: WorkloadContext, name: str, book: TopicHistory) -> None:
+async def churn_topics(context: WorkloadContext, name: str, told: TopicHistory) -> None:
     chance = context.random(name)
     number = 0
     while not context.is_over():
         await context.rest_between(chance.uniform(0.1, 3.0))
         topic = chance.choice(NAMES)
-        expected = book.topics.setdefault(topic, Expected())
+        expected = told.topics.setdefault(topic, Expected())
         if not expected.is_certain:
             number += 1
             topic = f"{topic}-{number}"
-            expected = book.topics.setdefault(topic, Expected())
+            expected = told.topics.setdefault(topic, Expected())
         if expected.is_certain:
             await _Keeper(context, name, topic, expected, chance).act()
 

@@ -73,7 +73,7 @@ async def find_topics(cluster: Cluster, names: tuple[str, ...], pattern: str | N
     topics = {name: await cluster.topic(name) for name in names}
     if pattern is not None:
         fits = re.compile(pattern).fullmatch
-        found = (await cluster.survey()).topics
+        found = (await cluster.full_view()).topics
         topics |= {name: found[name] for name in found if fits(name) and not name.startswith(INTERNAL_PREFIX)}
         if not topics:
             raise OfflineFailed(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from headrace.client.connections.cluster import Patience
+from headrace.client.connections.cluster import RetryBackoff
 from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
 from headrace.client.errors import ClientError, ProducerFenced, TransactionAborted
 from headrace.client.groups.group_offsets import GroupMetadata, fetch_offsets
@@ -59,7 +59,7 @@ class LanePublisher:
 
     async def publish(self, batches: Sequence[TargetedBatch], rows_sent: int) -> None:
         """These batches, and that the lane has then come so far. Trouble that passes is ridden out."""
-        patience = Patience(self._cluster, self._cluster.settings.retry_for_s)
+        patience = RetryBackoff(self._cluster, self._cluster.settings.retry_for_s)
         while True:
             try:
                 if self._transactions.phase is Phase.IDLE:
@@ -117,4 +117,4 @@ class LanePublisher:
         cause = trouble.__cause__ if isinstance(trouble, TransactionAborted) else trouble
         if isinstance(cause, Refusal) and cause.code in ENDED_BY_COORDINATOR:
             return True
-        return isinstance(cause, ClientError | Refusal) and self._cluster.may_pass(cause)
+        return isinstance(cause, ClientError | Refusal) and self._cluster.is_retriable(cause)

@@ -1,5 +1,5 @@
-"""The letters of Raft (keys 20001 to 20006). Each is answered at once and with nothing: replies are letters too. Only a
-snapshot is looked at for a while first."""
+"""Messages of Raft (keys 20001 to 20006). Each is answered at once and with nothing, as what Raft replies is a
+message of its own. Only a snapshot is checked first, which takes a while."""
 
 from __future__ import annotations
 
