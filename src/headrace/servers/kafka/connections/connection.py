@@ -60,7 +60,10 @@ class Connection:
 
     def __init__(self, server: ConnectionListener) -> None:
         self.server = server
-        self.node = server.node
+        self.node = node = server.node
+        # What each request touches is looked up once for all of them.
+        self._clock, self._counters, self._stage = node.world.clock, node.counters, node.stage
+        self._registration, self._node_failed = node.registration, node.failed
         self.link: Link
         self.address = ""
         """Who may be behind it, where everybody gets the same: see `host_of`."""
@@ -90,7 +93,7 @@ class Connection:
     def connected(self, link: Link) -> None:
         self.link = link
         self.address = host_of(link.peer.host)
-        self.last_active_s = self.node.world.clock.monotonic_s()
+        self.last_active_s = self._clock.monotonic_s()
         self.server.opened(self)
 
     def buffer(self) -> memoryview:
@@ -98,8 +101,8 @@ class Connection:
 
     def received(self, count: int) -> None:
         self._buffer.filled(count)
-        self.last_active_s = self.node.world.clock.monotonic_s()
-        self.node.counters.bytes_in += count
+        self.last_active_s = self._clock.monotonic_s()
+        self._counters.bytes_in += count
         if not self._buffer.is_inside_a_frame:
             self._take_turn(self.last_active_s)
         elif self._buffer.is_full:
@@ -175,10 +178,10 @@ class Connection:
 
     def _take_turn(self, now_s: float) -> None:
         """Begin every request whose frame is whole, then write what they staged and send what is ready."""
-        if self.node.failed.done():
+        if self._node_failed.done():
             self._cut()  # what the disk refused is not known to be anywhere; nothing may be built on it
             return
-        self.node.registration.look_at_lease(now_s)
+        self._registration.look_at_lease(now_s)
         self._turn_began_s = now_s
         self._is_serving = True
         try:
@@ -232,10 +235,10 @@ class Connection:
             served += 1
             if len(slots) >= IN_FLIGHT_MAX or (served % TURN_CHECK == 0 and self._is_turn_over()):
                 self.pause()
-        self.node.counters.requests += served
+        self._counters.requests += served
 
     def _is_turn_over(self) -> bool:
-        return self.node.world.clock.monotonic_s() - self._turn_began_s > TURN_S
+        return self._clock.monotonic_s() - self._turn_began_s > TURN_S
 
     def _begin_other(self, api_key: int, version: int, correlation_id: int, position: int, end: int) -> None:
         self._commit_produces()  # what was pipelined before must be in the log before this request looks
@@ -286,7 +289,7 @@ class Connection:
             return
         self._has_staged = False
         produces, self._produces = self._produces, []
-        self.node.stage.commit()
+        self._stage.commit()
         for pending in produces:
             pending.finish(self)
 
@@ -405,7 +408,7 @@ class Connection:
         if self._is_paused and not self.is_gone and self._has_room():
             self._is_paused = False
             self.link.resume_reading()
-            self._take_turn(self.node.world.clock.monotonic_s())
+            self._take_turn(self._clock.monotonic_s())
 
 
 def _check_frame_size(size: int, frame_max_bytes: int) -> None:
