@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.raft.leadership import Leadership
+from headrace.raft.follower_state import FollowerState
+from headrace.raft.leader_state import LeaderState
 from headrace.raft.log import RaftLog
 from headrace.raft.membership import Membership
 from headrace.raft.node import RaftNode
-from headrace.raft.progress import Follower
-from headrace.raft.ready import Ballot, Readable
-from headrace.raft.unsaved import Pending
+from headrace.raft.progress import Progress
+from headrace.raft.ready import HardState, ReadState
+from headrace.raft.tracker import ProgressTracker
+from headrace.raft.unsaved import Unsaved
 from tests.scenarios.test_raft_scenarios import TRANSCRIPTS, played_again
 from tests.unit.raft.raft_walk import Walk
 
 if TYPE_CHECKING:
     from headrace.model.names import Offset
-    from headrace.raft.membership import Replica
+    from headrace.raft.membership import ReplicaKey
     from headrace.raft.messages import AppendEntries, VoteAnswer
 
 SEEDS_MAX = 60
@@ -31,7 +33,7 @@ STEPS = 40
 
 
 def count_entries_of_older_terms(patch: pytest.MonkeyPatch) -> None:
-    honest = Leadership.agreed_end
+    honest = LeaderState.agreed_end
 
     def agreed_end(self: Any) -> Offset:
         term_start, self._term_start = self._term_start, -1
@@ -40,35 +42,35 @@ def count_entries_of_older_terms(patch: pytest.MonkeyPatch) -> None:
         finally:
             self._term_start = term_start
 
-    patch.setattr(Leadership, "agreed_end", agreed_end)
+    patch.setattr(LeaderState, "agreed_end", agreed_end)
 
 
 def say_before_it_is_flushed(patch: pytest.MonkeyPatch) -> None:
-    honest = Pending.take
+    honest = Unsaved.take
 
-    def take(self: Pending, *args: Any) -> Any:
+    def take(self: Unsaved, *args: Any) -> Any:
         promises, self.promises = self.promises, []
         saving, sayable = honest(self, *args)
         return saving, sayable + promises
 
-    patch.setattr(Pending, "take", take)
+    patch.setattr(Unsaved, "take", take)
 
 
 def speak_in_a_term_that_is_being_flushed(patch: pytest.MonkeyPatch) -> None:
-    """Real: only the step that changed the term held its letters back, not those after it."""
-    honest = Pending.take
+    """Real: only the step that changed the term held its messages back, not those after it."""
+    honest = Unsaved.take
 
-    def take(self: Any, ballot: Ballot, *args: Any) -> Any:
-        letters, self.letters = (self.letters, []) if ballot == self._ballot else ([], self.letters)
-        saving, sayable = honest(self, ballot, *args)
-        return saving, sayable + letters
+    def take(self: Any, hard_state: HardState, *args: Any) -> Any:
+        messages, self.messages = (self.messages, []) if hard_state == self._hard_state else ([], self.messages)
+        saving, sayable = honest(self, hard_state, *args)
+        return saving, sayable + messages
 
-    patch.setattr(Pending, "take", take)
+    patch.setattr(Unsaved, "take", take)
 
 
 def forget_the_vote(patch: pytest.MonkeyPatch) -> None:
-    honest = Pending.take
-    patch.setattr(Pending, "take", lambda self, ballot, end: honest(self, Ballot(ballot.term), end))
+    honest = Unsaved.take
+    patch.setattr(Unsaved, "take", lambda self, hard_state, end: honest(self, HardState(hard_state.term), end))
 
 
 def count_what_the_leader_has_not_flushed(patch: pytest.MonkeyPatch) -> None:
@@ -76,7 +78,7 @@ def count_what_the_leader_has_not_flushed(patch: pytest.MonkeyPatch) -> None:
 
 
 def change_voters_two_at_a_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RaftNode, "_may_change_membership", lambda self, leadership: True)
+    patch.setattr(LeaderState, "_may_change_membership", lambda self: True)
 
 
 def count_votes_of_any_disk(patch: pytest.MonkeyPatch) -> None:
@@ -85,27 +87,27 @@ def count_votes_of_any_disk(patch: pytest.MonkeyPatch) -> None:
 
 def read_without_asking_the_others(patch: pytest.MonkeyPatch) -> None:
     def read(self: Any, token: object, now_ms: int) -> None:
-        self.readable.append(Readable(token, self._log.commit_end))
+        self._next.read_states.append(ReadState(token, self._log.commit_end))
 
-    patch.setattr(Leadership, "read", read)
+    patch.setattr(LeaderState, "read", read)
 
 
 def read_before_the_first_commit_of_a_term(patch: pytest.MonkeyPatch) -> None:
-    honest = Leadership.read
+    honest = LeaderState.read
 
     def read(self: Any, token: object, now_ms: int) -> None:
         term_start, self._term_start = self._term_start, -1
         honest(self, token, now_ms)
         self._term_start = term_start
 
-    patch.setattr(Leadership, "read", read)
+    patch.setattr(LeaderState, "read", read)
 
 
 def cut_the_log_at_every_message(patch: pytest.MonkeyPatch) -> None:
-    def without_known(self: RaftNode, entries: Any) -> Any:
-        return tuple(entry for entry in entries if entry.end > self.log.commit_end)
+    def without_known(self: FollowerState, entries: Any) -> Any:
+        return tuple(entry for entry in entries if entry.end > self._log.commit_end)
 
-    patch.setattr(RaftNode, "_without_known", without_known)
+    patch.setattr(FollowerState, "_without_known", without_known)
 
 
 def commit_what_was_not_compared(patch: pytest.MonkeyPatch) -> None:
@@ -113,7 +115,7 @@ def commit_what_was_not_compared(patch: pytest.MonkeyPatch) -> None:
 
     def append_entries(self: Any, message: AppendEntries, now_ms: int) -> None:
         honest(self, message, now_ms)
-        self._commit(min(message.commit_end, self.log.end))
+        self._next.commit(min(message.commit_end, self._log.end))
 
     patch.setattr(RaftNode, "append_entries", append_entries)
 
@@ -134,25 +136,25 @@ def vote_for_shorter_logs(patch: pytest.MonkeyPatch) -> None:
 def never_send_a_snapshot_to_those_of_older_terms(patch: pytest.MonkeyPatch) -> None:
     """Real: a log that begins in a later term than the follower's last went back to its start, and no further."""
 
-    def refused(self: Follower, answer: Any, log: RaftLog, now_ms: int) -> None:
+    def refused(self: Progress, answer: Any, log: RaftLog, now_ms: int) -> None:
         self.in_flight.clear()
         self.is_probing, self.installing_until_ms = True, None
         term, end = log.end_of_term(answer.hint_term)
         place = min(end, answer.end) if term == answer.hint_term else end
         self.next = max(self.match_end, min(place, self.next))
 
-    patch.setattr(Follower, "refused", refused)
+    patch.setattr(Progress, "refused", refused)
 
 
 def overlook_some_refusals(patch: pytest.MonkeyPatch) -> None:
     """Real: who has a longer log that differs was not believed, and got no entries any more."""
-    honest = Follower.refused
+    honest = Progress.refused
 
-    def refused(self: Follower, answer: Any, log: RaftLog, now_ms: int) -> None:
+    def refused(self: Progress, answer: Any, log: RaftLog, now_ms: int) -> None:
         if answer.end < self.next or self.is_probing:
             honest(self, answer, log, now_ms)
 
-    patch.setattr(Follower, "refused", refused)
+    patch.setattr(Progress, "refused", refused)
 
 
 def let_nobody_stand_who_is_being_voted_out(patch: pytest.MonkeyPatch) -> None:
@@ -163,23 +165,23 @@ def let_nobody_stand_who_is_being_voted_out(patch: pytest.MonkeyPatch) -> None:
 def let_another_disk_stand(patch: pytest.MonkeyPatch) -> None:
     """Real: seed 20104 of the walks, forty steps. An older membership, which named no disks, was believed."""
 
-    def may_stand(self: Any, me: Replica) -> bool:
+    def may_stand(self: Any, me: ReplicaKey) -> bool:
         return any(membership.is_voter(me) for _, membership in self._memberships[-2:])
 
     patch.setattr(RaftLog, "may_stand", may_stand)
 
 
-def be_loyal_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RaftNode, "_is_loyal", lambda self, message, now_ms: False)
+def let_anybody_disturb_a_leader(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RaftNode, "_keeps_its_leader", lambda self, message, now_ms: False)
 
 
 def lead_on_though_nobody_answers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Leadership, "has_quorum", lambda self, since_ms: True)
+    patch.setattr(LeaderState, "has_quorum", lambda self, since_ms: True)
 
 
 def count_voters_nobody_has_heard_from(patch: pytest.MonkeyPatch) -> None:
     """Real: a removal just after an election left one voter alone with a dead one."""
-    patch.setattr(Leadership, "_answering", lambda self, membership, since_ms: set(membership.voter_ids))
+    patch.setattr(ProgressTracker, "answering", lambda self, membership, since_ms: set(membership.voter_ids))
 
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -204,7 +206,7 @@ FOUND_BY_SCENARIO: dict[Plant, str] = {
     overlook_some_refusals: "longer_log_that_differs",
     let_nobody_stand_who_is_being_voted_out: "voted_out_yet_needed",
     let_another_disk_stand: "replaced_disk_cannot_stand",
-    be_loyal_to_nobody: "rehearsal_fails",
+    let_anybody_disturb_a_leader: "pre_vote_fails",
     count_refused_votes: "split_vote",
     lead_on_though_nobody_answers: "isolated_leader_resigns",
     count_voters_nobody_has_heard_from: "removal_counts_only_answers",

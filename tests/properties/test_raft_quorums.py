@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.names import NodeId, Offset
-from headrace.raft.membership import Membership, Replica, Voter
+from headrace.raft.membership import Membership, ReplicaKey, Voter
 
 node_ids = st.integers(1, 7).map(NodeId)
 voter_sets = st.sets(node_ids, min_size=1)
@@ -49,14 +49,14 @@ def test_every_change_of_one_node_is_allowed(ids: set[NodeId], node_id: NodeId) 
     membership = membership_of(ids)
     changes = [membership.without(node_id), membership.demoting(node_id), membership.with_learner(node_id)]
     if node_id not in ids:
-        changes.append(membership.with_voter(Replica(node_id, b"new")))
+        changes.append(membership.with_voter(ReplicaKey(node_id, b"new")))
     assert all(membership.may_become(change) for change in changes)
 
 
 @given(ids=st.sets(node_ids, min_size=2), node_id=node_ids)
 def test_a_voter_cannot_exchange_its_disk_in_one_step(ids: set[NodeId], node_id: NodeId) -> None:
     membership = membership_of({*ids, node_id})
-    exchanged = membership.without(node_id).with_voter(Replica(node_id, b"another"))
+    exchanged = membership.without(node_id).with_voter(ReplicaKey(node_id, b"another"))
     assert not membership.may_become(exchanged)
 
 
@@ -74,10 +74,10 @@ def test_agreed_is_the_furthest_place_that_a_majority_has_reached(
 @given(ids=voter_sets)
 def test_only_the_known_disk_votes(ids: set[NodeId]) -> None:
     unknown = Membership(tuple(Voter(node_id) for node_id in sorted(ids)))
-    known = unknown.knowing([Replica(node_id, b"disk-%d" % node_id) for node_id in ids])
+    known = unknown.knowing([ReplicaKey(node_id, b"disk-%d" % node_id) for node_id in ids])
     assert known == membership_of(ids)
     for node_id in ids:
-        assert unknown.is_voter(Replica(node_id, b"another"))
-        assert known.is_voter(Replica(node_id, b"disk-%d" % node_id))
-        assert not known.is_voter(Replica(node_id, b"another"))
-    assert known.knowing([Replica(node_id, b"another") for node_id in ids]) == known
+        assert unknown.is_voter(ReplicaKey(node_id, b"another"))
+        assert known.is_voter(ReplicaKey(node_id, b"disk-%d" % node_id))
+        assert not known.is_voter(ReplicaKey(node_id, b"another"))
+    assert known.knowing([ReplicaKey(node_id, b"another") for node_id in ids]) == known

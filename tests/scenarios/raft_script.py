@@ -17,7 +17,7 @@ disk 1 takes 50               how long node 1 takes to flush
 cut 1 2 / 3                   the parts no longer hear each other
 cut 1 > 2                     2 no longer hears 1
 mend                          all hear each other
-letters                       from now on show them too, but for heartbeats that find nothing
+messages                      from now on show them too, but for heartbeats that find nothing
 show                          where everybody is
 """
 
@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING
 
 from headrace.model.errors import Refusal
 from headrace.model.names import NodeId
-from headrace.raft import leadership as leading
-from headrace.raft.membership import Membership, Replica
+from headrace.raft import leader_state
+from headrace.raft.membership import Membership, ReplicaKey
 from headrace.raft.messages import (
     AppendAnswer,
     AppendEntries,
     InstallSnapshot,
-    Letter,
     Message,
+    OutboundMessage,
     RequestVote,
     TakeOver,
     VoteAnswer,
@@ -59,7 +59,7 @@ class Stage:
         self._lines: list[str] = []
         self._standing: dict[NodeId, tuple[object, ...]] = {}
         self._copies: dict[NodeId, RaftDisk] = {}
-        self._shows_letters = False
+        self._shows_messages = False
         self.world = World()
         self._began_ms = self.world.now_ms
 
@@ -79,7 +79,7 @@ class Stage:
                 self.world.run(1500)
                 self._lines.clear()
             case ["one", "entry", "per", "message"]:
-                self._patch.setattr(leading, "MESSAGE_BYTES", 1)
+                self._patch.setattr(leader_state, "MESSAGE_BYTES", 1)
             case ["patience", node_id, wait_ms]:
                 self._be_patient(self._host(node_id), int(wait_ms))
             case ["run", duration_ms]:
@@ -92,11 +92,11 @@ class Stage:
             case [("learner" | "promote" | "demote" | "remove") as change, node_id]:
                 self._change(change, NodeId(int(node_id)))
             case ["hand", "over", heir]:
-                self._ask(self._leader(), lambda node: node.hand_over(NodeId(int(heir)), self.world.now_ms))
+                self._ask(self._leader(), lambda node: node.transfer_leadership(NodeId(int(heir)), self.world.now_ms))
             case ["snapshot", node_id]:
                 self.world.snapshot(self._host(node_id))
-            case ["letters"]:
-                self._shows_letters = True
+            case ["messages"]:
+                self._shows_messages = True
             case ["show"]:
                 self._lines += [_described(host) for host in self.world.hosts.values()]
             case _:
@@ -178,7 +178,7 @@ class Stage:
             case "learner":
                 wanted = membership.with_learner(node_id)
             case "promote":
-                wanted = membership.with_voter(Replica(node_id, self.world.hosts[node_id].disk.directory))
+                wanted = membership.with_voter(ReplicaKey(node_id, self.world.hosts[node_id].disk.directory))
             case "demote":
                 wanted = membership.demoting(node_id)
             case _:
@@ -202,22 +202,22 @@ class Stage:
             self._say(f"{me} cuts its log at {ready.saving.truncate_to}")
         if ready.committed:
             self._say(f"{me} applies {', '.join(map(_content, ready.committed))}")
-        for readable in ready.readable:
-            self._say(f"{me} may answer the read from what is before {readable.end}")
+        for read_state in ready.read_states:
+            self._say(f"{me} may answer the read from what is before {read_state.end}")
         for _ in ready.lost_reads:
             self._say(f"{me} cannot answer the read")
-        for other in ready.relapsed:
+        for other in ready.regressed:
             self._say(f"{me} finds that {other} lacks what it had confirmed")
-        if self._shows_letters:
-            for letter in ready.letters:
-                self._show_letter(me, letter)
+        if self._shows_messages:
+            for outbound in ready.messages:
+                self._show_message(me, outbound)
 
-    def _show_letter(self, source: NodeId, letter: Letter) -> None:
-        match letter.message:
+    def _show_message(self, source: NodeId, outbound: OutboundMessage) -> None:
+        match outbound.message:
             case AppendEntries(entries=()) | AppendAnswer(is_accepted=True):
                 return
-        is_cut = (source, letter.target) in self.world.cuts or not self.world.hosts[letter.target].is_up
-        self._say(f"{source} > {letter.target}: {_said(letter.message)}{' (lost)' if is_cut else ''}")
+        is_cut = (source, outbound.target) in self.world.cuts or not self.world.hosts[outbound.target].is_up
+        self._say(f"{source} > {outbound.target}: {_said(outbound.message)}{' (lost)' if is_cut else ''}")
 
 
 def _standing(ready: Ready) -> str:
@@ -250,7 +250,7 @@ def _content(entry: Entry) -> str:
 def _said(message: Message) -> str:
     match message:
         case RequestVote():
-            what = "would you vote for me" if message.is_rehearsal else "vote for me"
+            what = "would you vote for me" if message.is_pre_vote else "vote for me"
             return f"{what} in term {message.term}; my log is {message.end}@{message.last_term}"
         case VoteAnswer():
             return f"{'yes' if message.is_granted else 'no'}, term {message.term}"

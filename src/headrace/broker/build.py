@@ -61,7 +61,7 @@ from headrace.metadata.image.cluster_image import EMPTY_IMAGE
 from headrace.metadata.image.effective_configs import NodeConfigs, node_settings
 from headrace.metadata.image.incarnations import Life
 from headrace.model.names import NodeId
-from headrace.raft.membership import Replica
+from headrace.raft.membership import ReplicaKey
 from headrace.runtime.tasks import TaskScope
 from headrace.storage.compaction.workers import InThread
 from headrace.storage.files.damage import DamagedLog
@@ -224,7 +224,7 @@ async def _base(world: World, plan: NodePlan, health: Health) -> _Base:
     metadata = MetadataStore(world, store, await _open_metadata(store))
     quorum = Quorum(
         metadata,
-        Replica(node_id, local.directory),
+        ReplicaKey(node_id, local.directory),
         world,
         configs=configs,
         first=membership.first_membership(has_log=metadata.log.next_offset > 0),

@@ -16,7 +16,7 @@ from headrace.raft.membership import Membership
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.raft.membership import Replica
+    from headrace.raft.membership import ReplicaKey
 
 Term = NewType("Term", int)
 """Counts elections; at most one leader in each."""
@@ -84,7 +84,7 @@ class RaftLog:
     def is_membership_committed(self) -> bool:
         return self._memberships[-1][0] <= self.commit_end
 
-    def may_stand(self, me: Replica) -> bool:
+    def may_stand(self, me: ReplicaKey) -> bool:
         """Whether a node may be elected. Who is voted out still may while that is not decided.
 
         It may be the only one whose log goes far enough, while the others still need its vote.
@@ -134,7 +134,7 @@ class RaftLog:
             if isinstance(entry.payload, Membership):
                 self._memberships.append((entry.end, entry.payload))
 
-    def found(self, membership: Membership) -> None:
+    def bootstrap(self, membership: Membership) -> None:
         """Nothing was ever written, and nobody has said who votes: with these it begins."""
         assert self.end == 0, "only an empty log can begin"
         assert not self.membership.voters, f"it has begun with {self.membership.voters}"

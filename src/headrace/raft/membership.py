@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", bound=int)
 
 
-class Replica(NamedTuple):
+class ReplicaKey(NamedTuple):
     """A node and the disk that it remembers on. The same node with another disk has forgotten whom it voted for."""
 
     node_id: NodeId
@@ -49,7 +49,7 @@ class Membership:
     def majority(self) -> int:
         return len(self.voters) // 2 + 1
 
-    def is_voter(self, replica: Replica) -> bool:
+    def is_voter(self, replica: ReplicaKey) -> bool:
         """Whether it may vote: by its name, and with the disk that it is known to have."""
         return any(
             voter.node_id == replica.node_id and voter.directory in {None, replica.directory} for voter in self.voters
@@ -83,7 +83,7 @@ class Membership:
     def with_learner(self, node_id: NodeId) -> Membership:
         return self if node_id in self.everybody else replace(self, learners=(*self.learners, node_id))
 
-    def with_voter(self, replica: Replica) -> Membership:
+    def with_voter(self, replica: ReplicaKey) -> Membership:
         """A learner becomes a voter."""
         assert replica.node_id not in self.voter_ids, f"{replica.node_id} votes already"
         return Membership(
@@ -101,7 +101,7 @@ class Membership:
         """A voter becomes a learner: it has another disk, or is about to leave."""
         return self.without(node_id).with_learner(node_id)
 
-    def knowing(self, replicas: Iterable[Replica]) -> Membership:
+    def knowing(self, replicas: Iterable[ReplicaKey]) -> Membership:
         """The same voters; those whose disk was not known yet are tied to it."""
         directories = dict(replicas)
         return replace(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headrace.raft.membership import Replica
+from headrace.raft.membership import ReplicaKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ VOTERS_WANTED: Final = 3  # one may be lost
 VOTERS_MAX: Final = 5  # two may be lost; with more, every decision waits for more disks
 
 
-class Standing(NamedTuple):
+class AnsweringNode(NamedTuple):
     """What the leader knows of a node that answers it."""
 
     directory: bytes
@@ -33,10 +33,10 @@ class Standing(NamedTuple):
 
 
 def next_membership(
-    now: Membership, registered: Iterable[NodeId], standings: Mapping[NodeId, Standing]
+    now: Membership, registered: Iterable[NodeId], answering: Mapping[NodeId, AnsweringNode]
 ) -> Membership | None:
     """The next change of one node, the most urgent first; None if everything is as it should be."""
-    return _with_newcomer(now, registered) or _without_lost_disk(now, standings) or _with_promoted(now, standings)
+    return _with_newcomer(now, registered) or _without_lost_disk(now, answering) or _with_promoted(now, answering)
 
 
 def _with_newcomer(now: Membership, registered: Iterable[NodeId]) -> Membership | None:
@@ -45,20 +45,20 @@ def _with_newcomer(now: Membership, registered: Iterable[NodeId]) -> Membership 
     return None if newcomer is None else now.with_learner(newcomer)
 
 
-def _without_lost_disk(now: Membership, standings: Mapping[NodeId, Standing]) -> Membership | None:
+def _without_lost_disk(now: Membership, answering: Mapping[NodeId, AnsweringNode]) -> Membership | None:
     """A voter that answers with another disk has forgotten its votes. It begins again as a learner."""
     for voter in now.voters:
-        standing = standings.get(voter.node_id)
-        if standing is not None and voter.directory not in {None, standing.directory} and len(now.voters) > 1:
+        node = answering.get(voter.node_id)
+        if node is not None and voter.directory not in {None, node.directory} and len(now.voters) > 1:
             return now.demoting(voter.node_id)
     return None
 
 
-def _with_promoted(now: Membership, standings: Mapping[NodeId, Standing]) -> Membership | None:
+def _with_promoted(now: Membership, answering: Mapping[NodeId, AnsweringNode]) -> Membership | None:
     ready = [
-        Replica(node_id, standings[node_id].directory)
+        ReplicaKey(node_id, answering[node_id].directory)
         for node_id in sorted(now.learners)
-        if node_id in standings and standings[node_id].has_everything and standings[node_id].may_vote
+        if node_id in answering and answering[node_id].has_everything and answering[node_id].may_vote
     ]
     if len(now.voters) < wanted_voters(len(now.voters), len(ready)):
         return now.with_voter(ready[0])

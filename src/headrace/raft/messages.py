@@ -8,36 +8,36 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.model.names import NodeId, Offset
     from headrace.raft.log import Entry, Snapshot, Term
-    from headrace.raft.membership import Replica
+    from headrace.raft.membership import ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)
 class RequestVote:
     """Asks for a vote in `term`. A rehearsal only asks whether it would be given: nobody's term changes by it."""
 
-    source: Replica
+    source: ReplicaKey
     term: Term
     last_term: Term
     end: Offset
-    is_rehearsal: bool
-    is_appointed: bool = False
+    is_pre_vote: bool
+    is_transfer: bool = False
     """The leader itself asked for this election; loyalty to it is no reason to refuse."""
 
 
 @dataclass(frozen=True, slots=True)
 class VoteAnswer:
-    source: Replica
+    source: ReplicaKey
     term: Term
     """Of the election that it answers; if refused, the answerer's own."""
     is_granted: bool
-    is_rehearsal: bool
+    is_pre_vote: bool
 
 
 @dataclass(frozen=True, slots=True)
 class AppendEntries:
     """Entries that follow `previous_end`. Without any it is a heartbeat, which also finds out what was lost."""
 
-    source: Replica
+    source: ReplicaKey
     term: Term
     previous_end: Offset
     previous_term: Term
@@ -53,7 +53,7 @@ class AppendEntries:
 class AppendAnswer:
     """Accepted: the logs agree up to `end`, and that is on the disk. Refused: try from a place that is in both logs."""
 
-    source: Replica
+    source: ReplicaKey
     term: Term
     is_accepted: bool
     end: Offset
@@ -70,7 +70,7 @@ class AppendAnswer:
 class InstallSnapshot:
     """What the follower lacks is no longer in the leader's log. Answered as AppendEntries is."""
 
-    source: Replica
+    source: ReplicaKey
     term: Term
     snapshot: Snapshot
     session: int
@@ -81,7 +81,7 @@ class InstallSnapshot:
 class TakeOver:
     """The leader wants to leave and asks a follower that has everything to stand for election at once."""
 
-    source: Replica
+    source: ReplicaKey
     term: Term
 
 
@@ -89,7 +89,7 @@ Message = RequestVote | VoteAnswer | AppendEntries | AppendAnswer | InstallSnaps
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class OutboundMessage:
     """A message and the node that it goes to."""
 
     target: NodeId

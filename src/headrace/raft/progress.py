@@ -1,10 +1,10 @@
-"""What a leader knows of one other node's log."""
+"""What a leader knows of one other node's log, and what of it others may see."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from headrace.model.names import Offset
@@ -15,14 +15,27 @@ IN_FLIGHT_MAX: Final = 8  # enough to fill the line while answers travel; a slow
 SNAPSHOT_PATIENCE_MS: Final = 3000  # heartbeats may overtake a large snapshot: only then is it taken for lost
 
 
+class FollowerStatus(NamedTuple):
+    """How far a node is that has answered this leader."""
+
+    directory: bytes
+    """The disk that it answers with."""
+    match_end: Offset
+    """Known to be on that disk."""
+    heard_ms: int
+    """When it last answered, on the steady clock."""
+    is_probing: bool
+    """Until an answer says where the logs agree."""
+
+
 @dataclass(slots=True)
-class Follower:
+class Progress:
     """`match_end` is known to be on its disk; `next` is what is sent next, ahead of the answers while all goes well."""
 
     match_end: Offset
     next: Offset
     session: int
-    told_end: Offset
+    told_commit_end: Offset
     """The latest end of what is committed that was sent to it."""
     heard_ms: int
     """When it last answered, on the steady clock."""
@@ -38,6 +51,12 @@ class Follower:
     """While a snapshot is on its way: how long to believe in it. Entries make no sense until it is answered."""
     in_flight: deque[Offset] = field(default_factory=deque)
     """Where each message that is not answered yet ends. An answer also stands for those before it."""
+
+    @property
+    def status(self) -> FollowerStatus | None:
+        if self.directory is None:
+            return None
+        return FollowerStatus(self.directory, self.match_end, self.heard_ms, self.is_probing)
 
     def may_send(self) -> bool:
         if self.installing_until_ms is not None:
@@ -66,7 +85,7 @@ class Follower:
         self.installing_until_ms = None
         self.is_probing = False
 
-    def has_relapsed(self, answer: AppendAnswer) -> bool:
+    def has_regressed(self, answer: AppendAnswer) -> bool:
         """Whether a refusal tells that it lacks what it had confirmed before: somebody put an older copy of its disk
         back, say."""
         return answer.asked_end <= self.match_end and answer.round > self.agreed_round

@@ -1,21 +1,21 @@
-"""What the mind wants done.
+"""What a node wants done.
 
-Letters may go at once: those that promise what is not saved yet are held back until `flushed` is called for it.
+Messages may go at once: those that promise what is not saved yet are held back until `flushed` is called for it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.raft.log import NO_TERM
 
 if TYPE_CHECKING:
     from headrace.model.names import NodeId, Offset
     from headrace.raft.log import Entry, Snapshot, Term
-    from headrace.raft.membership import Replica
-    from headrace.raft.messages import Letter
+    from headrace.raft.membership import ReplicaKey
+    from headrace.raft.messages import OutboundMessage
 
 
 class Role(Enum):
@@ -25,11 +25,19 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ballot:
+class HardState:
     """What a voter must never forget: its term, and for whom it voted in it."""
 
     term: Term = NO_TERM
-    vote: Replica | None = None
+    vote: ReplicaKey | None = None
+
+
+class SoftState(NamedTuple):
+    """What may be forgotten: it is found out again."""
+
+    role: Role
+    term: Term
+    leader: NodeId | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class Saving:
     Several may be flushed at a time. A crash may keep any first part of what was not flushed.
     """
 
-    ballot: Ballot | None
+    hard_state: HardState | None
     snapshot: Snapshot | None
     """Takes the place of the whole log, which is gone before anything is appended."""
     truncate_to: Offset | None
@@ -48,11 +56,11 @@ class Saving:
 
     @property
     def is_empty(self) -> bool:
-        return self.ballot is None and self.snapshot is None and self.truncate_to is None and not self.entries
+        return self.hard_state is None and self.snapshot is None and self.truncate_to is None and not self.entries
 
 
 @dataclass(frozen=True, slots=True)
-class Readable:
+class ReadState:
     """A read that was asked for may be answered from a state that includes everything before `end`."""
 
     token: object
@@ -62,15 +70,15 @@ class Readable:
 @dataclass(frozen=True, slots=True)
 class Ready:
     saving: Saving
-    letters: tuple[Letter, ...]
+    messages: tuple[OutboundMessage, ...]
     installed: Snapshot | None
     """The state begins anew from here, before `committed` is applied."""
     committed: tuple[Entry, ...]
     """Decided, perhaps by others: possibly not on this node's disk yet."""
-    readable: tuple[Readable, ...]
+    read_states: tuple[ReadState, ...]
     lost_reads: tuple[object, ...]
     """Reads that this node can no longer answer: another one may lead."""
-    relapsed: tuple[NodeId, ...]
+    regressed: tuple[NodeId, ...]
     """Who lacks what it had confirmed to have on its disk. It is given that again, and somebody should hear of it."""
     role: Role
     term: Term

@@ -10,14 +10,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.raft.ready import Ballot, Saving
+from headrace.raft.ready import HardState, Saving
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.model.names import Offset
     from headrace.raft.log import Entry, Snapshot
-    from headrace.raft.messages import Letter
+    from headrace.raft.messages import OutboundMessage
 
 
 @dataclass(slots=True)
@@ -25,17 +25,17 @@ class _Flight:
     saving: Saving
     end: Offset
     """How far the log is on the disk once this is, unless it is cut meanwhile."""
-    letters: list[Letter]
+    messages: list[OutboundMessage]
 
 
-class Pending:
-    def __init__(self, ballot: Ballot) -> None:
-        self.letters: list[Letter] = []
+class Unsaved:
+    def __init__(self, hard_state: HardState) -> None:
+        self.messages: list[OutboundMessage] = []
         """They promise nothing of the log; but nothing at all is said in a term that could be forgotten."""
-        self.promises: list[Letter] = []
-        self._kept: list[Letter] = []  # promises whose savings are flushed
+        self.promises: list[OutboundMessage] = []
+        self._kept: list[OutboundMessage] = []  # promises whose savings are flushed
         self._flights: deque[_Flight] = deque()
-        self._ballot = ballot
+        self._hard_state = hard_state
         self._snapshot: Snapshot | None = None
         self._truncate_to: Offset | None = None
         self._entries: list[Entry] = []
@@ -61,21 +61,21 @@ class Pending:
         for flight in self._flights:
             flight.end = min(flight.end, end)
 
-    def take(self, ballot: Ballot, log_end: Offset) -> tuple[Saving, list[Letter]]:
+    def take(self, hard_state: HardState, log_end: Offset) -> tuple[Saving, list[OutboundMessage]]:
         """What is to be saved now, and what may be sent now."""
-        changed = ballot if ballot != self._ballot else None
+        changed = hard_state if hard_state != self._hard_state else None
         saving = Saving(changed, self._snapshot, self._truncate_to, tuple(self._entries))
-        self._ballot, self._snapshot, self._truncate_to, self._entries = ballot, None, None, []
+        self._hard_state, self._snapshot, self._truncate_to, self._entries = hard_state, None, None, []
         sayable, promises, self._kept, self.promises = self._kept, self.promises, [], []
-        if changed is not None or any(flight.saving.ballot is not None for flight in self._flights):
-            promises = self.letters + promises
+        if changed is not None or any(flight.saving.hard_state is not None for flight in self._flights):
+            promises = self.messages + promises
         else:
-            sayable = sayable + self.letters
-        self.letters = []
+            sayable = sayable + self.messages
+        self.messages = []
         if not saving.is_empty:
             self._flights.append(_Flight(saving, log_end, promises))
         elif self._flights:
-            self._flights[-1].letters += promises
+            self._flights[-1].messages += promises
         else:
             sayable = sayable + promises
         return saving, sayable
@@ -84,5 +84,5 @@ class Pending:
         """It is on the disk, and so is the log up to the returned place."""
         flight = self._flights.popleft()
         assert flight.saving is saving, "savings are flushed in the order in which they were given"
-        self._kept += flight.letters
+        self._kept += flight.messages
         return flight.end

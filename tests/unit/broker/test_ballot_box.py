@@ -10,8 +10,8 @@ import pytest
 from headrace.broker.metadata.votes import FILE, REWRITE_BYTES, VoteFile
 from headrace.model.names import NodeId
 from headrace.raft.log import Term
-from headrace.raft.membership import Replica
-from headrace.raft.ready import Ballot
+from headrace.raft.membership import ReplicaKey
+from headrace.raft.ready import HardState
 from headrace.runtime.disk import SystemDisk
 from headrace.simulation.environment.device import Device, Operation
 from headrace.simulation.environment.disk import SimulatedDisk
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-VOTE = Replica(NodeId(2), b"d" * 16)
-EARLIER, LATER = Ballot(Term(4), VOTE), Ballot(Term(5))
+VOTE = ReplicaKey(NodeId(2), b"d" * 16)
+EARLIER, LATER = HardState(Term(4), VOTE), HardState(Term(5))
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def disk(tmp_path: Path) -> Iterator[SystemDisk]:
     disk.close()
 
 
-def saved(disk: SystemDisk, *ballots: Ballot) -> None:
+def saved(disk: SystemDisk, *ballots: HardState) -> None:
     box = VoteFile(disk)
     box.load()
     for ballot in ballots:
@@ -40,7 +40,7 @@ def saved(disk: SystemDisk, *ballots: Ballot) -> None:
     box.close()
 
 
-def found(disk: SystemDisk) -> Ballot | None:
+def found(disk: SystemDisk) -> HardState | None:
     box = VoteFile(disk)
     ballot = box.load()
     box.close()
@@ -106,17 +106,17 @@ def test_what_a_failed_flush_left_in_memory_may_be_a_hole_later(seed: int) -> No
     device = Device(Random(seed))
     box = VoteFile(SimulatedDisk(device))
     for term in range(seed % 10 + 1):  # so that lines lie differently over the sectors
-        box.save(Ballot(Term(term), VOTE))
+        box.save(HardState(Term(term), VOTE))
     device.fail(Operation.SYNC, FILE)
     with pytest.raises(OSError, match="Input/output"):
-        box.save(Ballot(Term(100), VOTE))
+        box.save(HardState(Term(100), VOTE))
     device.heal()
-    assert VoteFile(SimulatedDisk(device)).load() == Ballot(Term(100), VOTE), "as the next process finds it"
+    assert VoteFile(SimulatedDisk(device)).load() == HardState(Term(100), VOTE), "as the next process finds it"
     device.power_cut()
-    assert VoteFile(SimulatedDisk(device)).load() == Ballot(Term(100), VOTE)
+    assert VoteFile(SimulatedDisk(device)).load() == HardState(Term(100), VOTE)
 
 
 def test_it_does_not_grow_without_end(disk: SystemDisk, tmp_path: Path) -> None:
-    saved(disk, *[Ballot(Term(term), VOTE) for term in range(1, 1500)])
+    saved(disk, *[HardState(Term(term), VOTE) for term in range(1, 1500)])
     assert (tmp_path / FILE).stat().st_size < 2 * REWRITE_BYTES
-    assert found(disk) == Ballot(Term(1499), VOTE)
+    assert found(disk) == HardState(Term(1499), VOTE)

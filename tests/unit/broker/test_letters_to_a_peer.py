@@ -15,8 +15,8 @@ from headrace.metadata.image.incarnations import UNSAID
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NodeId, Offset
 from headrace.raft.log import Term
-from headrace.raft.membership import Replica
-from headrace.raft.messages import Letter, RequestVote
+from headrace.raft.membership import ReplicaKey
+from headrace.raft.messages import OutboundMessage, RequestVote
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
@@ -77,8 +77,10 @@ async def peers(node: ScriptedNode, failures: list[BaseException], tmp_path: Pat
     world.disk.close()
 
 
-def letter(term: int) -> Letter:
-    return Letter(PEER, RequestVote(Replica(ME, b"d" * 16), Term(term), Term(0), Offset(0), is_rehearsal=True))
+def letter(term: int) -> OutboundMessage:
+    return OutboundMessage(
+        PEER, RequestVote(ReplicaKey(ME, b"d" * 16), Term(term), Term(0), Offset(0), is_pre_vote=True)
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from headrace.metadata.commands.topic_commands import NewTopic
 from headrace.metadata.image.records import TopicCreated, TopicDeleted
 from headrace.model.names import Millis, NodeId, Offset, TopicId
 from headrace.raft.log import Entry, Snapshot, Term
-from headrace.raft.membership import Membership, Replica, Voter
+from headrace.raft.membership import Membership, ReplicaKey, Voter
 from headrace.raft.messages import (
     AppendAnswer,
     AppendEntries,
     InstallSnapshot,
-    Letter,
+    OutboundMessage,
     RequestVote,
     TakeOver,
     VoteAnswer,
@@ -25,7 +25,7 @@ from headrace.raft.node import NO_OP
 from headrace.wire.batches.header import CorruptBatch, seal
 from tests.unit.metadata.small_cluster import cluster_of, with_topics
 
-ONE = Replica(NodeId(1), b"disk of one")
+ONE = ReplicaKey(NodeId(1), b"disk of one")
 MEMBERSHIP = Membership((Voter(NodeId(1), b"disk of one"), Voter(NodeId(2))), (NodeId(7),))
 CREATED, DELETED = TopicCreated(TopicId(bytes(16)), "t"), TopicDeleted(TopicId(bytes(16)))
 
@@ -101,9 +101,9 @@ def test_a_snapshot_that_was_cut_short_is_no_snapshot(snapshot, size):
 
 
 MESSAGES = [
-    RequestVote(ONE, Term(3), Term(2), Offset(10), is_rehearsal=True),
-    RequestVote(ONE, Term(3), Term(2), Offset(10), is_rehearsal=False, is_appointed=True),
-    VoteAnswer(ONE, Term(3), is_granted=True, is_rehearsal=False),
+    RequestVote(ONE, Term(3), Term(2), Offset(10), is_pre_vote=True),
+    RequestVote(ONE, Term(3), Term(2), Offset(10), is_pre_vote=False, is_transfer=True),
+    VoteAnswer(ONE, Term(3), is_granted=True, is_pre_vote=False),
     AppendEntries(ONE, Term(4), Offset(5), Term(2), tuple(ENTRIES), Offset(6), 1, 2),
     AppendEntries(ONE, Term(4), Offset(5), Term(2), (), Offset(5), 1, 3),
     AppendAnswer(ONE, Term(4), False, Offset(5), Term(2), Offset(9), 1, 3),
@@ -114,7 +114,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_a_letter_arrives_as_it_was_sent(message):
-    request = to_wire(Letter(NodeId(2), message), "ours")
+    request = to_wire(OutboundMessage(NodeId(2), message), "ours")
     assert (request.target, request.cluster_id) == (2, "ours")
     assert from_wire(request) == message
 
@@ -123,7 +123,9 @@ def test_a_letter_arrives_as_it_was_sent(message):
 def test_damage_anywhere_in_the_entries_of_a_letter_is_found(damage):
     """Whoever keeps an entry promises to know it. So it must be what the leader wrote, to the last byte."""
     entries = (decided(CREATED, DELETED, base=5, term=4), *ENTRIES[1:])
-    request = to_wire(Letter(NodeId(2), AppendEntries(ONE, Term(4), Offset(5), Term(4), entries, Offset(6), 1, 2)), "")
+    request = to_wire(
+        OutboundMessage(NodeId(2), AppendEntries(ONE, Term(4), Offset(5), Term(4), entries, Offset(6), 1, 2)), ""
+    )
     assert from_wire(request).entries == entries
     content = bytes(request.entries)
     for place in range(len(content)):

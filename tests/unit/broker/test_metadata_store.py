@@ -17,7 +17,7 @@ from headrace.model.errors import DiskFailure, DiskFull, Refusal
 from headrace.model.names import Millis, NodeId, Offset, TopicId
 from headrace.raft.log import Entry, Snapshot, Term
 from headrace.raft.membership import Membership, Voter
-from headrace.raft.ready import Ballot, Saving
+from headrace.raft.ready import HardState, Saving
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
@@ -191,7 +191,7 @@ async def test_a_log_whose_snapshot_was_taken_away_says_so(lives: Lives, older: 
 @pytest.mark.parametrize("part", ["log", SNAPSHOT_FILE, BALLOT_FILE])
 async def test_what_cannot_be_read_is_damage_that_nobody_may_remove(lives: Lives, device: Device, part: str) -> None:
     metadata, _ = await lives.next()
-    ballot = Ballot(Term(1), None)
+    ballot = HardState(Term(1), None)
     await metadata.save(Saving(ballot, snapshot_of(100, 1), None, ()))
     await metadata.save(saving(entry(100, 1)))
     device.spoil(metadata.log.segments[0].log_path if part == "log" else part, 0)

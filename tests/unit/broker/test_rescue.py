@@ -26,7 +26,7 @@ from headrace.metadata.rescue import EPOCH_LEAP, rescue
 from headrace.model.names import Epoch, LogId, Millis, NodeId, Offset, TopicId, TopicPartition
 from headrace.raft.log import Entry, Term
 from headrace.raft.membership import Membership, Voter
-from headrace.raft.ready import Ballot, Saving
+from headrace.raft.ready import HardState, Saving
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import SystemNetwork
@@ -84,7 +84,7 @@ async def old_directory(world: World) -> None:
         Entry(Term(3), Offset(0), Offset(len(DECIDED)), batch),
         Entry(Term(3), Offset(len(DECIDED)), Offset(len(DECIDED) + 1), VOTERS),
     )
-    await metadata.save(Saving(Ballot(Term(5)), None, None, entries))
+    await metadata.save(Saving(HardState(Term(5)), None, None, entries))
     orders = await store.open_or_create(ORDERS, TopicPartition("orders", 0), LogSettings())
     for offset in range(RECORD_COUNT):
         append(orders, batch_at(offset, epoch=4))
@@ -175,7 +175,7 @@ async def expect_new(world: World) -> None:
     raft_log = metadata.load(Membership())
     assert raft_log.membership == Membership((Voter(ME, NEW.directory),))
     assert raft_log.end == len(DECIDED) + 1
-    assert metadata.load_ballot(raft_log, is_alone=True) == Ballot(Term(5))
+    assert metadata.load_ballot(raft_log, is_alone=True) == HardState(Term(5))
     await metadata.repair()
     orders = await store.open_or_create(ORDERS, TopicPartition("orders", 0), LogSettings())
     assert orders.next_offset == RECORD_COUNT

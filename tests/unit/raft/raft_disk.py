@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.raft.log import Entry, RaftLog, Snapshot, Term
-from headrace.raft.ready import Ballot, Saving
+from headrace.raft.ready import HardState, Saving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from headrace.model.names import Offset
 
-Step = Ballot | Snapshot | Entry | int
+Step = HardState | Snapshot | Entry | int
 
 
 class RaftDisk:
-    """`ballot`, `snapshot` and `entries` are safe; what was only written is in `unflushed`."""
+    """`hard_state`, `snapshot` and `entries` are safe; what was only written is in `unflushed`."""
 
     def __init__(self, directory: bytes, snapshot: Snapshot) -> None:
         self.directory = directory
-        self.ballot = Ballot()
+        self.hard_state = HardState()
         self.snapshot = snapshot
         self.entries: list[Entry] = []
         self.unflushed: list[Saving] = []
@@ -45,8 +45,8 @@ class RaftDisk:
 
     def _perform(self, step: Step) -> None:
         match step:
-            case Ballot():
-                self.ballot = step
+            case HardState():
+                self.hard_state = step
             case Snapshot():
                 self.snapshot = step
             case Entry():
@@ -75,8 +75,8 @@ class RaftDisk:
 
 
 def _steps(saving: Saving) -> Iterator[Step]:
-    if saving.ballot is not None:
-        yield saving.ballot
+    if saving.hard_state is not None:
+        yield saving.hard_state
     if saving.snapshot is not None:
         yield saving.snapshot
         yield -1  # the log goes after its substitute has come

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from headrace.model.names import NodeId, Offset
 from headrace.raft.log import NO_TERM, Entry, Term
-from headrace.raft.membership import Membership, Replica
-from headrace.raft.messages import AppendAnswer, InstallSnapshot, Letter, RequestVote, VoteAnswer
-from headrace.raft.ready import Ballot, Readable, Ready, Role
+from headrace.raft.membership import Membership, ReplicaKey
+from headrace.raft.messages import AppendAnswer, InstallSnapshot, OutboundMessage, RequestVote, VoteAnswer
+from headrace.raft.ready import HardState, ReadState, Ready, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,8 +33,8 @@ class Judge:
         self._decided: dict[Offset, Entry] = {}
         self._last_decided_term = NO_TERM
         self._states: dict[Offset, bytes] = {Offset(0): b""}
-        self._leaders: dict[Term, Replica] = {}
-        self._votes: dict[tuple[Replica, Term], Replica] = {}
+        self._leaders: dict[Term, ReplicaKey] = {}
+        self._votes: dict[tuple[ReplicaKey, Term], ReplicaKey] = {}
         self._written: dict[tuple[Offset, Term], tuple[Entry, Term | None]] = {}
         self._reads: dict[object, Offset] = {}
 
@@ -62,32 +62,32 @@ class Judge:
 
     # ---- nothing is said before it is safe, and no vote given twice
 
-    def saw_letter(self, disk: RaftDisk, letter: Letter) -> None:
-        message = letter.message
-        if isinstance(message, (RequestVote, VoteAnswer)) and message.is_rehearsal:
+    def saw_message(self, disk: RaftDisk, outbound: OutboundMessage) -> None:
+        message = outbound.message
+        if isinstance(message, (RequestVote, VoteAnswer)) and message.is_pre_vote:
             return
-        expect(message.term <= disk.ballot.term, "said in a term that may be forgotten:", message, disk.ballot)
-        is_latest = message.term == disk.ballot.term
+        expect(message.term <= disk.hard_state.term, "said in a term that may be forgotten:", message, disk.hard_state)
+        is_latest = message.term == disk.hard_state.term
         match message:
             case RequestVote():
-                self._voted(message.source, message.term, message.source.node_id, disk.ballot)
+                self._voted(message.source, message.term, message.source.node_id, disk.hard_state)
             case VoteAnswer() if message.is_granted:
-                self._voted(message.source, message.term, letter.target, disk.ballot)
+                self._voted(message.source, message.term, outbound.target, disk.hard_state)
             case AppendAnswer() if message.is_accepted and is_latest:
                 expect(disk.end >= message.end, "promised up to", message.end, "but flushed is", disk.end)
             case InstallSnapshot():
                 expect(self._states[message.snapshot.end] == message.snapshot.payload, "a wrong snapshot")
 
-    def _voted(self, voter: Replica, term: Term, candidate: NodeId, ballot: Ballot) -> None:
-        if ballot.term == term:
-            is_saved = ballot.vote is not None and ballot.vote.node_id == candidate
-            expect(is_saved, voter, "says it voted for", candidate, "but may forget it:", ballot)
-        first = self._votes.setdefault((voter, term), Replica(candidate, b""))
+    def _voted(self, voter: ReplicaKey, term: Term, candidate: NodeId, hard_state: HardState) -> None:
+        if hard_state.term == term:
+            is_saved = hard_state.vote is not None and hard_state.vote.node_id == candidate
+            expect(is_saved, voter, "says it voted for", candidate, "but may forget it:", hard_state)
+        first = self._votes.setdefault((voter, term), ReplicaKey(candidate, b""))
         expect(first.node_id == candidate, voter, "voted twice in term", term)
 
     # ---- what is decided stays decided, everywhere the same
 
-    def saw_committed(self, host: Host, entries: Iterable[Entry], disks: dict[Replica, RaftDisk]) -> None:
+    def saw_committed(self, host: Host, entries: Iterable[Entry], disks: dict[ReplicaKey, RaftDisk]) -> None:
         for entry in entries:
             first = self._decided.setdefault(entry.end, entry)
             expect(first == entry, "decided twice:", first, entry)
@@ -97,7 +97,7 @@ class Judge:
             host.state = state_after(host.state, entry)
             self._same_state(entry.end, host.state)
 
-    def _is_on_majority(self, membership: Membership, entry: Entry, disks: dict[Replica, RaftDisk]) -> None:
+    def _is_on_majority(self, membership: Membership, entry: Entry, disks: dict[ReplicaKey, RaftDisk]) -> None:
         holders = {
             replica.node_id
             for replica, disk in disks.items()
@@ -117,9 +117,9 @@ class Judge:
     def asked_read(self, token: object) -> None:
         self._reads[token] = self.decided_end
 
-    def saw_readable(self, readable: Readable) -> None:
-        decided_end = self._reads.pop(readable.token)
-        expect(readable.end >= decided_end, "read up to", readable.end, "though decided before was", decided_end)
+    def saw_readable(self, read_state: ReadState) -> None:
+        decided_end = self._reads.pop(read_state.token)
+        expect(read_state.end >= decided_end, "read up to", read_state.end, "though decided before was", decided_end)
 
     def lost_read(self, token: object) -> None:
         del self._reads[token]

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.raft import leadership as leading
-from headrace.raft.membership import Membership, Replica
+from headrace.raft import leader_state
+from headrace.raft.membership import Membership, ReplicaKey
 from tests.unit.raft.raft_world import Host, Weather, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from headrace.raft.leadership import Leadership
+    from headrace.model.names import NodeId
+    from headrace.raft.progress import FollowerStatus
 
 SIZES = [1, 2, 3, 3, 3, 4, 5]
 
@@ -33,7 +34,7 @@ class Walk:
         )
         others = (size + 1, size + 2) if is_changing else ()
         self.world = World(seed, voters=range(1, size + 1), others=others, weather=weather)
-        self._message_bytes = self._dice.choice([1, 4, leading.MESSAGE_BYTES])
+        self._message_bytes = self._dice.choice([1, 4, leader_state.MESSAGE_BYTES])
         self._payload_number = 0
         self._acts = self._weighted(is_changing)
 
@@ -47,7 +48,7 @@ class Walk:
 
     def go(self, steps: int) -> World:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(leading, "MESSAGE_BYTES", self._message_bytes)
+            patch.setattr(leader_state, "MESSAGE_BYTES", self._message_bytes)
             self._go(steps)
         return self.world
 
@@ -82,7 +83,9 @@ class Walk:
 
     def _hand_over(self) -> None:
         heir = self._any().node_id
-        is_willing = self.world.ask(self._likely_leader(), lambda node: node.hand_over(heir, self.world.now_ms))
+        is_willing = self.world.ask(
+            self._likely_leader(), lambda node: node.transfer_leadership(heir, self.world.now_ms)
+        )
         self.world.figures["hand-overs"] += is_willing
 
     def _sum_up(self) -> None:
@@ -138,18 +141,17 @@ class Walk:
         host = self._likely_leader()
         if not host.is_leader or not self._is_whole(host.node.membership):
             return
-        assert host.node.leadership is not None
-        change = self._pick_change(host.node.membership, host.node.leadership)
+        change = self._pick_change(host.node.membership, host.node.followers())
         is_willing = self.world.ask(host, lambda node: node.change_membership(change, self.world.now_ms))
         self.world.figures["changes"] += is_willing
 
-    def _pick_change(self, membership: Membership, leadership: Leadership) -> Membership:
+    def _pick_change(self, membership: Membership, followers: Mapping[NodeId, FollowerStatus]) -> Membership:
         node_id = self._any().node_id
         if node_id in membership.learners:
-            follower = leadership.followers.get(node_id)
-            if follower is None or follower.directory is None or self._dice.random() < 0.2:
+            follower = followers.get(node_id)
+            if follower is None or self._dice.random() < 0.2:
                 return membership.without(node_id)
-            return membership.with_voter(Replica(node_id, follower.directory))
+            return membership.with_voter(ReplicaKey(node_id, follower.directory))
         if node_id not in membership.everybody:
             return membership.with_learner(node_id)
         return membership.demoting(node_id) if self._dice.random() < 0.5 else membership.without(node_id)
@@ -172,16 +174,14 @@ class Walk:
     def _tend_disks(self) -> None:
         """As an operator would: who came back with another disk is made a learner, and a voter once it caught up."""
         leader = self.world.leader
-        if leader is None or leader.node.leadership is None:
+        if leader is None:
             return
         membership = leader.node.membership
-        for node_id, follower in list(leader.node.leadership.followers.items()):
-            if follower.directory is None:
-                continue
+        for node_id, follower in leader.node.followers().items():
             change = membership
             if node_id in membership.learners:
-                change = membership.with_voter(Replica(node_id, follower.directory))
-            elif not membership.is_voter(Replica(node_id, follower.directory)):
+                change = membership.with_voter(ReplicaKey(node_id, follower.directory))
+            elif not membership.is_voter(ReplicaKey(node_id, follower.directory)):
                 change = membership.demoting(node_id)
             if change != membership:
                 self._ask_for(change, leader)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headrace.model.errors import Refusal
 from headrace.model.names import NodeId, Offset
 from headrace.raft.log import EMPTY_SNAPSHOT, NO_TERM, Snapshot
-from headrace.raft.membership import Membership, Replica, Voter
+from headrace.raft.membership import Membership, ReplicaKey, Voter
 from headrace.raft.node import RaftNode
 from headrace.raft.ready import Role
 from tests.unit.raft.raft_disk import RaftDisk
@@ -21,7 +21,7 @@ from tests.unit.raft.raft_judge import Judge, expect
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from headrace.raft.messages import Letter
+    from headrace.raft.messages import OutboundMessage
     from headrace.raft.ready import Ready
 
 ANY_LIFE = -1
@@ -56,8 +56,8 @@ class Host:
         self.chance: Callable[[], float] = world.chance.random
 
     @property
-    def me(self) -> Replica:
-        return Replica(self.node_id, self.disk.directory)
+    def me(self) -> ReplicaKey:
+        return ReplicaKey(self.node_id, self.disk.directory)
 
     @property
     def is_leader(self) -> bool:
@@ -69,7 +69,9 @@ class Host:
         self.disk.settle()
         self.state = self.disk.snapshot.payload
         self.commit_end = Offset(0)
-        self.node = RaftNode(self.me, self.disk.log(), self.disk.ballot, now_ms=self.world.now_ms, chance=self.chance)
+        self.node = RaftNode(
+            self.me, self.disk.log(), self.disk.hard_state, now_ms=self.world.now_ms, chance=self.chance
+        )
         self.world.pump(self)
 
     def crash(self) -> None:
@@ -104,7 +106,7 @@ class World:
         self._events: list[tuple[int, int, int, int, Callable[[Host], None]]] = []
         self._event_count = 0
         self._serial = 0
-        self.disks: dict[Replica, RaftDisk] = {}  # also those that were replaced: their word counted while it lasted
+        self.disks: dict[ReplicaKey, RaftDisk] = {}  # also those that were replaced: their word counted while it lasted
         self.hosts: dict[NodeId, Host] = {}
         for node_id in [*self._bootstrap.voter_ids, *map(NodeId, others)]:
             host = self.hosts[node_id] = Host(self, node_id, b"disk-%d" % node_id)
@@ -174,9 +176,9 @@ class World:
             watcher(host, ready)
         self.judge.saw_role(host, ready)
         self.judge.saw_saving(host, ready)
-        for letter in ready.letters:
-            self.judge.saw_letter(host.disk, letter)
-            self._send(host, letter)
+        for outbound in ready.messages:
+            self.judge.saw_message(host.disk, outbound)
+            self._send(host, outbound)
         if not ready.saving.is_empty:
             host.disk.unflushed.append(ready.saving)
             self._flush_soon(host)
@@ -184,9 +186,9 @@ class World:
             self.figures["snapshots"] += 1
             self.judge.saw_installed(host, ready.installed.end, ready.installed.payload)
         self.judge.saw_committed(host, ready.committed, self.disks)
-        for readable in ready.readable:
+        for read_state in ready.read_states:
             self.figures["reads"] += 1
-            self.judge.saw_readable(readable)
+            self.judge.saw_readable(read_state)
         for token in ready.lost_reads:
             self.judge.lost_read(token)
 
@@ -204,22 +206,22 @@ class World:
 
     # ---- the network
 
-    def _send(self, host: Host, letter: Letter) -> None:
-        if (host.node_id, letter.target) in self.cuts or self.chance.random() < self.weather.loss:
+    def _send(self, host: Host, outbound: OutboundMessage) -> None:
+        if (host.node_id, outbound.target) in self.cuts or self.chance.random() < self.weather.loss:
             return
         for _ in range(2 if self.chance.random() < self.weather.doubles else 1):
             delay_ms = self.chance.randint(*self.weather.delay_ms)
             if self.chance.random() < self.weather.stragglers:
                 delay_ms += self.chance.randint(1000, 5000)
-            self._deliver_in(delay_ms, letter, host.node_id)
+            self._deliver_in(delay_ms, outbound, host.node_id)
 
-    def _deliver_in(self, delay_ms: int, letter: Letter, source: NodeId) -> None:
+    def _deliver_in(self, delay_ms: int, outbound: OutboundMessage, source: NodeId) -> None:
         def deliver(host: Host) -> None:
-            if (source, letter.target) not in self.cuts:
-                host.node.step(letter.message, self.now_ms)
+            if (source, outbound.target) not in self.cuts:
+                host.node.step(outbound.message, self.now_ms)
 
         self._at(
-            delay_ms, self.hosts[letter.target], ANY_LIFE, deliver
+            delay_ms, self.hosts[outbound.target], ANY_LIFE, deliver
         )  # a message may outlive the process that it was sent to
 
     def cut(self, *parts: Iterable[int]) -> None:

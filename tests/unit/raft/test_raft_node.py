@@ -8,54 +8,61 @@ import pytest
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId, Offset
-from headrace.raft import leadership as leading
+from headrace.raft import leader_state
 from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot, Term
-from headrace.raft.membership import Membership, Replica, Voter
-from headrace.raft.messages import AppendAnswer, AppendEntries, InstallSnapshot, Letter, RequestVote, VoteAnswer
+from headrace.raft.membership import Membership, ReplicaKey, Voter
+from headrace.raft.messages import (
+    AppendAnswer,
+    AppendEntries,
+    InstallSnapshot,
+    OutboundMessage,
+    RequestVote,
+    VoteAnswer,
+)
 from headrace.raft.node import RaftNode
 from headrace.raft.progress import IN_FLIGHT_MAX
-from headrace.raft.ready import Ballot, Ready, Role
+from headrace.raft.ready import HardState, Ready, Role
 
-ME, OTHER, THIRD = Replica(NodeId(1), b"one"), Replica(NodeId(2), b"two"), Replica(NodeId(3), b"three")
+ME, OTHER, THIRD = ReplicaKey(NodeId(1), b"one"), ReplicaKey(NodeId(2), b"two"), ReplicaKey(NodeId(3), b"three")
 TWO = Membership((Voter(*ME), Voter(*OTHER)))
 THREE = Membership((Voter(*ME), Voter(*OTHER), Voter(*THIRD)))
 
 
 def node_in(membership: Membership) -> RaftNode:
     log = RaftLog(Snapshot(Offset(0), NO_TERM, membership, b""))
-    return RaftNode(ME, log, Ballot(), now_ms=0, chance=lambda: 0.0)
+    return RaftNode(ME, log, HardState(), now_ms=0, chance=lambda: 0.0)
 
 
-def settle(node: RaftNode, now_ms: int) -> list[Letter]:
+def settle(node: RaftNode, now_ms: int) -> list[OutboundMessage]:
     """Flush everything at once; returns what was said."""
-    letters: list[Letter] = []
+    messages: list[OutboundMessage] = []
     while (ready := node.ready()) is not None:
-        letters += ready.letters
+        messages += ready.messages
         if not ready.saving.is_empty:
             node.flushed(ready.saving, now_ms)
-    return letters
+    return messages
 
 
 def leader(membership: Membership = THREE) -> RaftNode:
     node = node_in(membership)
     node.tick(1000)
     settle(node, 1000)
-    node.step(VoteAnswer(OTHER, Term(1), is_granted=True, is_rehearsal=True), 1000)
+    node.step(VoteAnswer(OTHER, Term(1), is_granted=True, is_pre_vote=True), 1000)
     settle(node, 1000)
-    node.step(VoteAnswer(OTHER, Term(1), is_granted=True, is_rehearsal=False), 1000)
+    node.step(VoteAnswer(OTHER, Term(1), is_granted=True, is_pre_vote=False), 1000)
     assert node.role is Role.LEADER
     return node
 
 
-def accept(message: AppendEntries, source: Replica = OTHER) -> AppendAnswer:
+def accept(message: AppendEntries, source: ReplicaKey = OTHER) -> AppendAnswer:
     end = message.entries[-1].end if message.entries else message.previous_end
     return AppendAnswer(
         source, message.term, True, end, message.previous_term, message.previous_end, message.session, message.round
     )
 
 
-def appends_to(letters: list[Letter], target: Replica) -> list[AppendEntries]:
-    found = [letter.message for letter in letters if letter.target == target.node_id]
+def appends_to(messages: list[OutboundMessage], target: ReplicaKey) -> list[AppendEntries]:
+    found = [outbound.message for outbound in messages if outbound.target == target.node_id]
     return [message for message in found if isinstance(message, AppendEntries)]
 
 
@@ -67,17 +74,17 @@ def taken(node: RaftNode) -> Ready:
 
 def test_a_vote_waits_for_its_saving_and_for_all_before_it() -> None:
     node = node_in(THREE)
-    request = RequestVote(OTHER, Term(1), NO_TERM, Offset(0), is_rehearsal=False)
+    request = RequestVote(OTHER, Term(1), NO_TERM, Offset(0), is_pre_vote=False)
     node.step(request, 0)
     first = taken(node)
-    assert first.saving.ballot == Ballot(Term(1), OTHER)
-    assert not first.letters
+    assert first.saving.hard_state == HardState(Term(1), OTHER)
+    assert not first.messages
 
     node.step(request, 0)  # the same again, while the disk is busy
     assert node.ready() is None, "its answer promises what is not saved yet"
 
     node.flushed(first.saving, 0)
-    answers = [letter.message for letter in taken(node).letters]
+    answers = [outbound.message for outbound in taken(node).messages]
     assert [isinstance(answer, VoteAnswer) and answer.is_granted for answer in answers] == [True, True]
 
 
@@ -115,12 +122,12 @@ def test_a_read_that_was_confirmed_is_answered_though_the_leadership_ends_in_the
         node.step(accept(appends_to(beats, follower)[-1], follower), 1000)
     assert node.role is Role.FOLLOWER, "voted out"
     ready = taken(node)
-    assert [readable.token for readable in ready.readable] == ["token"]
+    assert [read_state.token for read_state in ready.read_states] == ["token"]
     assert not ready.lost_reads
 
 
 def test_a_full_window_opens_again_when_only_the_last_answer_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "MESSAGE_BYTES", 1)
+    monkeypatch.setattr(leader_state, "MESSAGE_BYTES", 1)
     node = leader()
     node.step(accept(appends_to(settle(node, 1000), OTHER)[-1]), 1000)
     settle(node, 1000)
@@ -133,7 +140,7 @@ def test_a_full_window_opens_again_when_only_the_last_answer_arrives(monkeypatch
 
 
 def test_many_refusals_after_one_lost_message_cause_one_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "MESSAGE_BYTES", 1)
+    monkeypatch.setattr(leader_state, "MESSAGE_BYTES", 1)
     node = leader()
     node.step(accept(appends_to(settle(node, 1000), OTHER)[-1]), 1000)
     settle(node, 1000)
@@ -147,15 +154,19 @@ def test_many_refusals_after_one_lost_message_cause_one_repetition(monkeypatch: 
     assert [message.previous_end for message in repeated] == [sent[0].previous_end]
 
 
+def match_end(node: RaftNode, follower: ReplicaKey) -> int:
+    status = node.followers().get(follower.node_id)
+    return 0 if status is None else status.match_end
+
+
 def test_answers_of_an_earlier_session_count_for_nothing() -> None:
     node = leader()
     probe = appends_to(settle(node, 1000), OTHER)[-1]
     answer = accept(probe)
     node.step(replace(answer, end=Offset(0)), 1000)
-    assert node.leadership is not None
-    node.step(replace(answer, source=Replica(OTHER.node_id, b"another disk")), 1000)
+    node.step(replace(answer, source=ReplicaKey(OTHER.node_id, b"another disk")), 1000)
     node.step(answer, 1000)  # the first disk's word, late
-    assert node.leadership.followers[OTHER.node_id].match_end == 0
+    assert match_end(node, OTHER) == 0
     assert node.log.commit_end == 0
 
 
@@ -163,8 +174,7 @@ def test_a_follower_that_claims_more_than_the_leader_has_counts_for_nothing() ->
     node = leader()
     claim = replace(accept(appends_to(settle(node, 1000), OTHER)[-1]), end=Offset(node.log.end + 1))
     node.step(claim, 1000)
-    assert node.leadership is not None
-    assert node.leadership.followers[OTHER.node_id].match_end == 0
+    assert match_end(node, OTHER) == 0
     assert node.log.commit_end == 0
     node.tick(1000 + node.timing.heartbeat_ms)
     assert settle(node, 1000 + node.timing.heartbeat_ms), "it goes on"
@@ -216,30 +226,30 @@ def refused_change(node: RaftNode, membership: Membership) -> Refusal:
 
 def test_membership_changes_only_when_it_is_safe() -> None:
     node = leader()
-    letters = settle(node, 1000)
+    messages = settle(node, 1000)
     assert refused_change(node, THREE).code is ErrorCode.REASSIGNMENT_IN_PROGRESS  # nothing of this term is decided
-    node.step(accept(appends_to(letters, OTHER)[-1]), 1000)
+    node.step(accept(appends_to(messages, OTHER)[-1]), 1000)
     settle(node, 1000)
     assert "one at a time" in refused_change(node, Membership((Voter(*ME),))).message
     assert "one at a time" in refused_change(node, Membership()).message
-    four = THREE.with_voter(Replica(NodeId(4), b"four"))
+    four = THREE.with_voter(ReplicaKey(NodeId(4), b"four"))
     assert "learner" in refused_change(node, four).message
 
 
 def test_what_would_leave_too_few_that_answer_is_refused() -> None:
     node = leader()
-    letters = settle(node, 1000)
-    node.step(accept(appends_to(letters, OTHER)[-1]), 3500)
+    messages = settle(node, 1000)
+    node.step(accept(appends_to(messages, OTHER)[-1]), 3500)
     with pytest.raises(Refusal, match="too few"):
         node.change_membership(THREE.without(OTHER.node_id), 3500)
 
 
 def test_handing_over_to_itself_changes_nothing() -> None:
     node = leader()
-    node.hand_over(ME.node_id, 1000)
+    node.transfer_leadership(ME.node_id, 1000)
     node.propose(b"x")
     with pytest.raises(Refusal, match="no voter"):
-        node.hand_over(NodeId(9), 1000)
+        node.transfer_leadership(NodeId(9), 1000)
 
 
 def test_a_read_is_a_heartbeat_as_well() -> None:
@@ -267,5 +277,5 @@ def test_a_read_that_waits_for_a_voter_is_answered_when_that_voter_is_removed() 
     node.read("second", 1000)  # of the next round
     settle(node, 1000)
     node.change_membership(TWO.without(OTHER.node_id), 1000)
-    answered = [readable.token for readable in taken(node).readable]
+    answered = [read_state.token for read_state in taken(node).read_states]
     assert answered == ["first", "second"], "nobody is left who could answer them later"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from headrace.broker.membership.local_node import LocalNode
     from headrace.broker.metadata.quorum import Quorum
     from headrace.model.names import NodeId
-    from headrace.raft.membership import Replica
+    from headrace.raft.membership import ReplicaKey
 
 
 class AddressBook:
@@ -36,7 +36,7 @@ class AddressBook:
         """The cluster has said so."""
         self._told[node_id] = address
 
-    def note_moved(self, voter: Replica, address: Address) -> None:
+    def note_moved(self, voter: ReplicaKey, address: Address) -> None:
         """A voter says where it is, and nobody leads who could write it down: to elect one may take its vote, and this
         node has to answer it."""
         if self._quorum.raft.membership.is_voter(voter):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.metadata.image.incarnations import Life
     from headrace.model.names import NodeId
-    from headrace.raft.messages import Letter
+    from headrace.raft.messages import OutboundMessage
     from headrace.runtime.network import Address
     from headrace.runtime.world import World
     from headrace.wire.api import Message
@@ -100,7 +100,7 @@ class Peers:
 
     # ---- letters: no answer is waited for, and nobody minds if one is lost
 
-    def send(self, letter: Letter) -> None:
+    def send(self, letter: OutboundMessage) -> None:
         postman = self._postmen.get(letter.target)
         if postman is None:
             postman = self._postmen[letter.target] = _Postman(self, letter.target)
@@ -236,7 +236,7 @@ class _Postman:
     def __init__(self, peers: Peers, target: NodeId) -> None:
         self._peers = peers
         self._target = target
-        self._letters: list[Letter] = []
+        self._letters: list[OutboundMessage] = []
         self._wake = asyncio.Event()
         self._connection: Connection | None = None
         self._unanswered_s: deque[float] = deque()
@@ -244,7 +244,7 @@ class _Postman:
         self._code = ErrorCode.NONE
         """How it answered last: trouble that stays is told once."""
 
-    def post(self, letter: Letter) -> None:
+    def post(self, letter: OutboundMessage) -> None:
         connection = self._peers.open_connection(self._target, LETTERS)
         if connection is not None and not self._letters:
             self._deliver(connection, letter)
@@ -273,7 +273,7 @@ class _Postman:
             for letter in letters:
                 self._deliver(connection, letter)
 
-    def _deliver(self, connection: Connection, letter: Letter) -> None:
+    def _deliver(self, connection: Connection, letter: OutboundMessage) -> None:
         now_s = self._peers.now_s
         if connection is not self._connection:
             self._connection = connection

@@ -9,7 +9,7 @@ from headrace.broker.metadata.snapshots import encode_snapshot, open_snapshot
 from headrace.metadata.image.incarnations import UNSAID, Life
 from headrace.model.names import NodeId, Offset
 from headrace.raft.log import Term
-from headrace.raft.membership import Replica
+from headrace.raft.membership import ReplicaKey
 from headrace.raft.messages import (
     AppendAnswer,
     AppendEntries,
@@ -28,7 +28,7 @@ from headrace.wire.messages.raft_vote_answer import RaftVoteAnswerRequest
 
 if TYPE_CHECKING:
     from headrace.raft.log import Entry
-    from headrace.raft.messages import Letter, Message
+    from headrace.raft.messages import Message, OutboundMessage
 
 RaftRequest = (
     RaftRequestVoteRequest
@@ -40,7 +40,7 @@ RaftRequest = (
 )
 
 
-def to_wire(letter: Letter, cluster_id: str, life: Life = UNSAID) -> RaftRequest:
+def to_wire(letter: OutboundMessage, cluster_id: str, life: Life = UNSAID) -> RaftRequest:
     """`life` is the sender's: whoever knows a later one of its disk does not believe what this one says."""
     request = _request(letter, cluster_id)
     request.life, request.incarnation = life
@@ -48,7 +48,7 @@ def to_wire(letter: Letter, cluster_id: str, life: Life = UNSAID) -> RaftRequest
 
 
 # size: a table, with an entry for each message
-def _request(letter: Letter, cluster_id: str) -> RaftRequest:
+def _request(letter: OutboundMessage, cluster_id: str) -> RaftRequest:
     message = letter.message
     source, directory = message.source
     match message:
@@ -89,12 +89,12 @@ def _request(letter: Letter, cluster_id: str) -> RaftRequest:
                 message.term,
                 message.last_term,
                 message.end,
-                message.is_rehearsal,
-                message.is_appointed,
+                message.is_pre_vote,
+                message.is_transfer,
             )
         case VoteAnswer():
             return RaftVoteAnswerRequest(
-                letter.target, cluster_id, source, directory, message.term, message.is_granted, message.is_rehearsal
+                letter.target, cluster_id, source, directory, message.term, message.is_granted, message.is_pre_vote
             )
         case InstallSnapshot():
             return RaftInstallSnapshotRequest(
@@ -119,7 +119,7 @@ def life_of(request: RaftRequest) -> Life:
 
 def from_wire(request: RaftRequest) -> Message:
     """Raises CorruptBatch if entries were damaged on the way. A snapshot has to be checked before: it takes long."""
-    source, term = Replica(NodeId(request.source), request.directory), Term(request.term)
+    source, term = ReplicaKey(NodeId(request.source), request.directory), Term(request.term)
     match request:
         case RaftAppendEntriesRequest():
             return AppendEntries(
@@ -149,11 +149,11 @@ def from_wire(request: RaftRequest) -> Message:
                 term,
                 Term(request.last_term),
                 Offset(request.end),
-                request.is_rehearsal,
-                request.is_appointed,
+                request.is_pre_vote,
+                request.is_transfer,
             )
         case RaftVoteAnswerRequest():
-            return VoteAnswer(source, term, request.is_granted, request.is_rehearsal)
+            return VoteAnswer(source, term, request.is_granted, request.is_pre_vote)
         case RaftInstallSnapshotRequest():
             return InstallSnapshot(source, term, open_snapshot(request.snapshot), request.session, request.round)
         case RaftTakeOverRequest():

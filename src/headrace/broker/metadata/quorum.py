@@ -22,9 +22,10 @@ from headrace.metadata.image.records import TopicDeleted
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, Offset
 from headrace.raft.log import Snapshot
-from headrace.raft.membership import Replica
-from headrace.raft.node import RaftNode, Timing
+from headrace.raft.membership import ReplicaKey
+from headrace.raft.node import RaftNode
 from headrace.raft.ready import Role
+from headrace.raft.timing import Timing
 from headrace.runtime.tasks import Pace
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     from headrace.model.names import NodeId, TopicId
     from headrace.raft.log import Entry, Term
     from headrace.raft.membership import Membership
-    from headrace.raft.messages import Letter, Message
+    from headrace.raft.messages import Message, OutboundMessage
     from headrace.raft.ready import Ready
+    from headrace.raft.view import RaftView
     from headrace.runtime.world import World
 
 Response = TypeVar("Response")
@@ -85,7 +87,7 @@ class Quorum:
     def __init__(
         self,
         store: MetadataStore,
-        me: Replica,
+        me: ReplicaKey,
         world: World,
         *,
         configs: NodeConfigs,
@@ -108,7 +110,7 @@ class Quorum:
         self._world = world
         self._listener: ImageListener = _NobodyListens()
         self._configs = configs
-        self.send: Callable[[Letter], None] = _nobody
+        self.send: Callable[[OutboundMessage], None] = _nobody
         """Carries what Raft has to say to another node. Set by whoever knows the others, before it runs."""
         self._first = first
         self._timing = Timing.of(election_timeout_ms)
@@ -154,13 +156,13 @@ class Quorum:
         """Begin a cluster. If another founder was faster, its log is here already, and says all."""
         if self.has_log:
             return
-        self._raft.log.found(membership)
+        self._raft.bootstrap(membership)
         self._lead_if_alone()
         self._wake.set()
 
     def forget_votes(self, directory: bytes) -> None:
         """What this disk has promised is not known any more. So it is taken for another, which has promised nothing."""
-        self._me = Replica(self._me.node_id, directory)
+        self._me = ReplicaKey(self._me.node_id, directory)
         self._raft.forget_votes(self._me, self._now_ms())
         self._wake.set()
 
@@ -191,8 +193,7 @@ class Quorum:
     def is_in_charge(self) -> bool:
         """It leads, its image holds everything that was agreed on before it did, and nobody is to take over: who hands
         over decides nothing and answers nobody, so what it misses meanwhile says nothing about the others."""
-        leadership = self._raft.leadership
-        if leadership is None or leadership.heir is not None:
+        if not self.is_leader or self._raft.is_transferring_leadership:
             return False
         return self._raft.log.term_before(self.applied_end) == self._raft.term
 
@@ -200,8 +201,8 @@ class Quorum:
         return self._raft.get_leader()
 
     @property
-    def raft(self) -> RaftNode:
-        """For looking at."""
+    def raft(self) -> RaftView:
+        """To look at; whatever changes it goes through this class."""
         return self._raft
 
     # ---- deciding
@@ -295,7 +296,7 @@ class Quorum:
 
     def hand_over(self, heir: NodeId) -> None:
         """Let another voter decide from now on. Raises Refusal if this node does not."""
-        self._raft.hand_over(heir, self._now_ms())
+        self._raft.transfer_leadership(heir, self._now_ms())
         self._wake.set()
 
     @property
@@ -407,7 +408,7 @@ class Quorum:
 
     async def _work_off(self) -> None:
         while (ready := self._raft.ready()) is not None:
-            for letter in ready.letters:
+            for letter in ready.messages:
                 self.send(letter)
             await self._unapplied.put(ready)
             if not ready.saving.is_empty:
@@ -446,15 +447,15 @@ class Quorum:
             await self._install(ready.installed)
         for entry in ready.committed:
             await self._apply_entry(entry)
-        for node_id in ready.relapsed:
+        for node_id in ready.regressed:
             log.error(
                 "node %d lacks metadata that it had confirmed to have on disk, as if an older copy of its data "
                 "directory had been put back; it is sent all of it again. Its partitions may lack records too: stop "
                 "it, and start it with an empty data directory",
                 node_id,
             )
-        for readable in ready.readable:
-            _settle(readable.token)
+        for read_state in ready.read_states:
+            _settle(read_state.token)
         for token in ready.lost_reads:
             _settle(token, self._not_controller())
         if ready.committed or ready.installed is not None:  # the first commit of a term tells of all before it
@@ -527,5 +528,5 @@ def _settle(future: object, error: Exception | None = None) -> None:
         future.set_exception(error)
 
 
-def _nobody(letter: Letter) -> None:
+def _nobody(letter: OutboundMessage) -> None:
     raise AssertionError(f"a node without peers has a letter for {letter.target}")

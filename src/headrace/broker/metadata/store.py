@@ -16,7 +16,7 @@ from headrace.broker.metadata.votes import FORGOTTEN, VoteFile
 from headrace.model.errors import DiskFailure, DiskFull, ErrorCode, Refusal
 from headrace.model.names import LogId, Offset, TopicId, TopicPartition
 from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot
-from headrace.raft.ready import Ballot
+from headrace.raft.ready import HardState
 from headrace.runtime.disk import ReadFault
 from headrace.storage.files.damage import DamagedLog, MissingFile
 from headrace.storage.files.disk_work import replace_if_room
@@ -86,7 +86,7 @@ class MetadataStore:
         if self.log.next_offset != self._believed_end:
             await self._restart_log(self._believed_end)
 
-    def load_ballot(self, found: RaftLog, *, is_alone: bool) -> Ballot:
+    def load_ballot(self, found: RaftLog, *, is_alone: bool) -> HardState:
         """For the log as it was found. Whoever has heard of a term has saved a ballot before anything else of that
         term; so if there is none it is lost, and it cannot be told whom this node voted for. Alone it votes for itself.
         """
@@ -98,7 +98,7 @@ class MetadataStore:
             raise DiskFailure(f"the vote of this node cannot be written again: {error}") from error
         if ballot is None and found.last_term > NO_TERM and not is_alone:
             raise MissingFile(BALLOT_FILE, "it says whom this node voted for", advice=FORGOTTEN)
-        return ballot or Ballot(found.last_term)
+        return ballot or HardState(found.last_term)
 
     # ---- while it runs
 
@@ -114,8 +114,8 @@ class MetadataStore:
             raise DiskFull(f"{problem} start the node again") from refusal
 
     async def _save(self, saving: Saving) -> None:
-        if saving.ballot is not None:
-            await self._flush(partial(self._ballots.save, saving.ballot))
+        if saving.hard_state is not None:
+            await self._flush(partial(self._ballots.save, saving.hard_state))
         if saving.snapshot is not None:
             await self._store_snapshot(saving.snapshot)
             await self._restart_log(saving.snapshot.end)

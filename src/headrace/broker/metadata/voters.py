@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from headrace.metadata.commands.node_commands import check_removable, remove_node
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.raft.membership import Replica
-from headrace.raft.membership_change import Standing, next_membership
+from headrace.raft.membership import ReplicaKey
+from headrace.raft.membership_change import AnsweringNode, next_membership
 
 if TYPE_CHECKING:
     from headrace.broker.metadata.quorum import Quorum
@@ -33,7 +33,7 @@ class Voters:
         """One step, if one is due and safe. Raises Refusal NOT_CONTROLLER if another node has taken over."""
         async with self._turn:
             now = self._quorum.raft.membership
-            wanted = next_membership(now, self._quorum.image.nodes, self._standings())
+            wanted = next_membership(now, self._quorum.image.nodes, self._answering())
             if wanted is None:
                 return
             try:
@@ -56,26 +56,24 @@ class Voters:
 
     def heir(self) -> NodeId | None:
         """A voter that could lead at once; if there is one, one that is not about to leave as well."""
-        membership, standings = self._quorum.raft.membership, self._standings()
+        membership, answering = self._quorum.raft.membership, self._answering()
         ready = [
             (not it.may_vote, node_id)
-            for node_id, it in standings.items()
-            if it.has_everything and membership.is_voter(Replica(node_id, it.directory))
+            for node_id, it in answering.items()
+            if it.has_everything and membership.is_voter(ReplicaKey(node_id, it.directory))
         ]
         return min(ready)[1] if ready else None
 
-    def _standings(self) -> dict[NodeId, Standing]:
+    def _answering(self) -> dict[NodeId, AnsweringNode]:
         """Those who answer: several times within an election timeout."""
         raft, image = self._quorum.raft, self._quorum.image
-        if raft.leadership is None:
-            return {}
         since_ms = int(self._clock.monotonic_s() * 1000) - raft.timing.election_min_ms
         return {
-            node_id: Standing(
+            node_id: AnsweringNode(
                 follower.directory,
                 has_everything=not follower.is_probing and follower.match_end >= raft.log.commit_end,
                 may_vote=image.node_may_lead(node_id),
             )
-            for node_id, follower in raft.leadership.followers.items()
-            if follower.directory is not None and follower.heard_ms >= since_ms
+            for node_id, follower in raft.followers().items()
+            if follower.heard_ms >= since_ms
         }

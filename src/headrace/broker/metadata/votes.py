@@ -16,8 +16,8 @@ from crc32c import crc32c
 
 from headrace.model.names import NodeId
 from headrace.raft.log import Term
-from headrace.raft.membership import Replica
-from headrace.raft.ready import Ballot
+from headrace.raft.membership import ReplicaKey
+from headrace.raft.ready import HardState
 from headrace.storage.files.damage import DamagedLog
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ REWRITE_BYTES: Final = 64 << 10  # by then it is worth to begin anew, with the l
 
 
 class _Line(NamedTuple):
-    ballot: Ballot
+    ballot: HardState
     life: int
     end: int
     """Where it ends in the file."""
@@ -49,7 +49,7 @@ class VoteFile:
         self.life = 1
         """How often this disk was started. `load` counts on: it has to write anyway, also on a disk that is full."""
 
-    def load(self) -> Ballot | None:
+    def load(self) -> HardState | None:
         """None if nothing was ever saved. DamagedLog if it cannot be told whom this node voted for."""
         if not self._disk.exists(FILE):
             return None
@@ -74,7 +74,7 @@ class VoteFile:
         self._append(b"\n" + encode_ballot(last.ballot, self.life))
         return last.ballot
 
-    def save(self, ballot: Ballot) -> None:
+    def save(self, ballot: HardState) -> None:
         """On the device when it returns. OSError if the disk fails, or is full for too long."""
         line = encode_ballot(ballot, self.life)
         if self._file is None or (self._file.size() >= REWRITE_BYTES and self._disk.free_bytes() > REWRITE_BYTES):
@@ -100,7 +100,7 @@ class VoteFile:
             self._file.close()
 
 
-def encode_ballot(ballot: Ballot, life: int) -> bytes:
+def encode_ballot(ballot: HardState, life: int) -> bytes:
     """One line of the file."""
     vote = None
     if ballot.vote is not None:
@@ -109,12 +109,12 @@ def encode_ballot(ballot: Ballot, life: int) -> bytes:
     return b"%s %08x\n" % (text, crc32c(text))
 
 
-def _decoded(line: bytes) -> tuple[Ballot, int] | None:
+def _decoded(line: bytes) -> tuple[HardState, int] | None:
     """The ballot and the life in which it was written; None if the line is not whole."""
     text, _, checksum = line.rpartition(b" ")
     if checksum != b"%08x\n" % crc32c(text):
         return None
     fields = json.loads(text)
     vote = fields["vote"]
-    voted_for = None if vote is None else Replica(NodeId(vote["node"]), bytes.fromhex(vote["directory"]))
-    return Ballot(Term(fields["term"]), voted_for), fields.get("life", 0)  # disks did not always count
+    voted_for = None if vote is None else ReplicaKey(NodeId(vote["node"]), bytes.fromhex(vote["directory"]))
+    return HardState(Term(fields["term"]), voted_for), fields.get("life", 0)  # disks did not always count

@@ -21,7 +21,7 @@ from headrace.broker.metadata.votes import FILE as BALLOT_FILE
 from headrace.broker.metadata.votes import encode_ballot
 from headrace.raft.log import Snapshot
 from headrace.raft.membership import Membership, Voter
-from headrace.raft.ready import Ballot
+from headrace.raft.ready import HardState
 from headrace.storage.files import checkpoints, layout
 from headrace.storage.recovery.opening import create_log
 from headrace.storage.segments.segment_cache import Handles
@@ -109,7 +109,7 @@ def _new_files(disk: Disk, agreed: Agreed, identity: Identity, image: ClusterIma
     points.pop(METADATA_LOG, None)
     return {
         IDENTITY_FILE: identity.encode(),
-        BALLOT_FILE: encode_ballot(Ballot(agreed.term), agreed.life),
+        BALLOT_FILE: encode_ballot(HardState(agreed.term), agreed.life),
         SNAPSHOT_FILE: encode_snapshot(snapshot),
         checkpoints.RECOVERY_POINTS: checkpoints.encode_offsets(points),
         checkpoints.START_OFFSETS: checkpoints.encode_offsets({**_starts(disk), METADATA_LOG: agreed.end}),

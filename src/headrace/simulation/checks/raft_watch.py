@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.model.names import NodeId, Offset
     from headrace.raft.log import Entry, Term
-    from headrace.raft.membership import Replica
-    from headrace.raft.messages import Letter
-    from headrace.raft.node import RaftNode
+    from headrace.raft.membership import ReplicaKey
+    from headrace.raft.messages import OutboundMessage
+    from headrace.raft.view import RaftView
     from headrace.simulation.history.history import History
 
 
@@ -37,7 +37,7 @@ class _View:
     node: Node
     quorum: Quorum
     standing: tuple[object, ...] = ()
-    checked: tuple[RaftNode, Offset] | None = None
+    checked: tuple[RaftView, Offset] | None = None
     """Up to where its entries were decided when they were last looked at: no need to look at those again."""
 
 
@@ -54,7 +54,7 @@ class RaftWatch:
         self._history = history
         self._views: dict[NodeId, _View] = {}
         self._leaders: dict[Term, NodeId] = {}
-        self._votes: dict[tuple[Replica, Term], NodeId] = {}
+        self._votes: dict[tuple[ReplicaKey, Term], NodeId] = {}
         self._contents: dict[tuple[Offset, Term], _Content] = {}
         self._decided: dict[Offset, Term] = {}
         """By where an entry begins, the term of the one that is decided."""
@@ -90,19 +90,19 @@ class RaftWatch:
     def _overhear(self, quorum: Quorum) -> None:
         send = quorum.send
 
-        def overheard(letter: Letter) -> None:
-            match letter.message:
-                case VoteAnswer(source, term, is_granted=True, is_rehearsal=False):
-                    self._voted(source, term, letter.target)
-                case RequestVote(source, term, is_rehearsal=False):
+        def overheard(outbound: OutboundMessage) -> None:
+            match outbound.message:
+                case VoteAnswer(source, term, is_granted=True, is_pre_vote=False):
+                    self._voted(source, term, outbound.target)
+                case RequestVote(source, term, is_pre_vote=False):
                     self._voted(source, term, source.node_id)
                 case _:
                     pass
-            send(letter)
+            send(outbound)
 
         quorum.send = overheard
 
-    def _voted(self, voter: Replica, term: Term, candidate: NodeId) -> None:
+    def _voted(self, voter: ReplicaKey, term: Term, candidate: NodeId) -> None:
         """With another disk it is another voter, whose vote must not count; that shows if two lead."""
         first = self._votes.setdefault((voter, term), candidate)
         if first != candidate:
@@ -115,7 +115,7 @@ class RaftWatch:
 
     # The log
 
-    def _check_entries(self, node_id: NodeId, raft: RaftNode, since: Offset) -> None:
+    def _check_entries(self, node_id: NodeId, raft: RaftView, since: Offset) -> None:
         log = raft.log
         since = max(since, log.start)
         previous_term = log.term_before(since)
@@ -153,13 +153,12 @@ class RaftWatch:
 def _standing_of(quorum: Quorum) -> tuple[object, ...]:
     """All that the checks go by: if none of it has changed, there is nothing new to see."""
     raft = quorum._raft
-    log = raft.log
+    log = raft._log
     return (  # an `attrgetter` would take twice as long
         quorum.applied_end,
         raft,
-        raft._leadership,
-        raft._campaign,
-        raft._ballot.term,
+        raft._state.role,
+        raft._hard_state.term,
         log,
         log.start,
         log._start_term,

@@ -25,8 +25,8 @@ class RaftRequestVoteRequest:
     term: int = 0
     last_term: int = 0
     end: int = 0
-    is_rehearsal: bool = False
-    is_appointed: bool = False
+    is_pre_vote: bool = False
+    is_transfer: bool = False
     life: int = 0  # how often this disk was started; 0: not said
     incarnation: bytes = b""  # chosen anew on each start
 
@@ -36,7 +36,7 @@ class RaftRequestVoteRequest:
         cluster_id = reader.string(True)
         source = reader.int32()
         directory = reader.blob(True)
-        term, last_term, end, is_rehearsal, is_appointed = reader.unpack(_iiqtt)
+        term, last_term, end, is_pre_vote, is_transfer = reader.unpack(_iiqtt)
         life: int = 0
         incarnation: bytes = b""
         for tag in reader.tagged_fields():
@@ -45,7 +45,7 @@ class RaftRequestVoteRequest:
             elif tag == 1:
                 incarnation = reader.blob(True)
         return cls(
-            target, cluster_id, source, directory, term, last_term, end, is_rehearsal, is_appointed, life, incarnation,
+            target, cluster_id, source, directory, term, last_term, end, is_pre_vote, is_transfer, life, incarnation,
         )
 
     def encode(self, writer: Writer, version: int) -> None:
@@ -53,7 +53,7 @@ class RaftRequestVoteRequest:
         writer.string(self.cluster_id, True)
         writer.int32(self.source)
         writer.blob(self.directory, True)
-        writer.pack(_iiqtt, self.term, self.last_term, self.end, self.is_rehearsal, self.is_appointed)
+        writer.pack(_iiqtt, self.term, self.last_term, self.end, self.is_pre_vote, self.is_transfer)
         tagged: list[tuple[int, Writer]] = []
         if self.life != 0:
             value = Writer()

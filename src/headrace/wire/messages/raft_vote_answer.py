@@ -24,7 +24,7 @@ class RaftVoteAnswerRequest:
     directory: bytes = b""
     term: int = 0
     is_granted: bool = False
-    is_rehearsal: bool = False
+    is_pre_vote: bool = False
     life: int = 0  # how often this disk was started; 0: not said
     incarnation: bytes = b""  # chosen anew on each start
 
@@ -34,7 +34,7 @@ class RaftVoteAnswerRequest:
         cluster_id = reader.string(True)
         source = reader.int32()
         directory = reader.blob(True)
-        term, is_granted, is_rehearsal = reader.unpack(_itt)
+        term, is_granted, is_pre_vote = reader.unpack(_itt)
         life: int = 0
         incarnation: bytes = b""
         for tag in reader.tagged_fields():
@@ -42,14 +42,14 @@ class RaftVoteAnswerRequest:
                 life = reader.int64()
             elif tag == 1:
                 incarnation = reader.blob(True)
-        return cls(target, cluster_id, source, directory, term, is_granted, is_rehearsal, life, incarnation)
+        return cls(target, cluster_id, source, directory, term, is_granted, is_pre_vote, life, incarnation)
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.target)
         writer.string(self.cluster_id, True)
         writer.int32(self.source)
         writer.blob(self.directory, True)
-        writer.pack(_itt, self.term, self.is_granted, self.is_rehearsal)
+        writer.pack(_itt, self.term, self.is_granted, self.is_pre_vote)
         tagged: list[tuple[int, Writer]] = []
         if self.life != 0:
             value = Writer()

@@ -12,6 +12,7 @@ from headrace.broker.membership.local_node import NODES
 from headrace.broker.metadata.store import METADATA_TOPIC
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, TopicId
+from headrace.raft.ready import Role
 from headrace.servers.kafka.asking import distinct
 from headrace.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from headrace.broker.node import Node as LivingNode
     from headrace.model.names import NodeId
-    from headrace.raft.leadership import Leadership
     from headrace.servers.kafka.apis import Request
 
 UNKNOWN: Final = -1
@@ -50,8 +50,7 @@ def _partition(topic: str, index: int, request: Request) -> PartitionQuorum:
     if (topic, index) != METADATA_TOPIC:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {METADATA_TOPIC} is agreed on by a quorum")
     raft = request.node.quorum.raft
-    leadership = raft.leadership
-    if leadership is None:
+    if raft.role is not Role.LEADER:
         return _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody is known to lead the metadata log")
     return PartitionQuorum(
         index,
@@ -60,10 +59,8 @@ def _partition(topic: str, index: int, request: Request) -> PartitionQuorum:
         leader_id=raft.me.node_id,
         leader_epoch=raft.term,
         high_watermark=raft.log.commit_end,
-        current_voters=[
-            _state(request, leadership, voter.node_id, voter.directory) for voter in raft.membership.voters
-        ],
-        observers=[_state(request, leadership, node_id, None) for node_id in raft.membership.learners],
+        current_voters=[_state(request, voter.node_id, voter.directory) for voter in raft.membership.voters],
+        observers=[_state(request, node_id, None) for node_id in raft.membership.learners],
     )
 
 
@@ -71,13 +68,13 @@ def _refused(index: int, code: ErrorCode, reason: str) -> PartitionQuorum:
     return PartitionQuorum(index, code, reason, leader_id=NO_NODE, leader_epoch=UNKNOWN, high_watermark=UNKNOWN)
 
 
-def _state(request: Request, leadership: Leadership, node_id: NodeId, directory: bytes | None) -> ReplicaState:
+def _state(request: Request, node_id: NodeId, directory: bytes | None) -> ReplicaState:
     clock = request.node.world.clock
     log = request.node.quorum.raft.log
-    follower = leadership.followers.get(node_id)
+    follower = request.node.quorum.raft.followers().get(node_id)
     if node_id == request.node.node_id:
         state = ReplicaState(node_id, NO_TOPIC_ID, log.end, clock.wall_ms(), clock.wall_ms())
-    elif follower is None or follower.directory is None:  # it has never answered this leader
+    elif follower is None:  # it has never answered this leader
         state = ReplicaState(node_id, NO_TOPIC_ID, UNKNOWN, UNKNOWN, UNKNOWN)
     else:
         directory = follower.directory

@@ -9,7 +9,7 @@ from headrace.metadata.commands.node_commands import admit_node
 from headrace.metadata.image.records import Endpoint
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
-from headrace.raft.membership import Replica
+from headrace.raft.membership import ReplicaKey
 from headrace.runtime.network import Address
 from headrace.wire.messages.join_cluster import JoinClusterRequest, JoinClusterResponse, MemberAddress
 
@@ -50,7 +50,7 @@ async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterRe
 def _note_moved(message: JoinClusterRequest, node: Node) -> None:
     for endpoint in message.endpoints:
         if endpoint.listener == NODES:
-            voter = Replica(NodeId(message.node_id), message.directory_id)
+            voter = ReplicaKey(NodeId(message.node_id), message.directory_id)
             node.addresses.note_moved(voter, Address(endpoint.host, endpoint.port))
 
 

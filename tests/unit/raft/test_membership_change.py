@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.names import NodeId
-from headrace.raft.membership import Membership, Replica, Voter
-from headrace.raft.membership_change import Standing, next_membership, wanted_voters
+from headrace.raft.membership import Membership, ReplicaKey, Voter
+from headrace.raft.membership_change import AnsweringNode, next_membership, wanted_voters
 
 
 def disk(node_id: int, number: int = 1) -> bytes:
@@ -19,8 +19,8 @@ def membership(voters: str, learners: str = "") -> Membership:
     )
 
 
-def ready(*node_ids: int, **more: bool) -> dict[NodeId, Standing]:
-    return {NodeId(it): Standing(disk(it), **({"has_everything": True} | more)) for it in node_ids}
+def ready(*node_ids: int, **more: bool) -> dict[NodeId, AnsweringNode]:
+    return {NodeId(it): AnsweringNode(disk(it), **({"has_everything": True} | more)) for it in node_ids}
 
 
 def ids(text: str) -> list[NodeId]:
@@ -54,11 +54,11 @@ def test_whoever_is_registered_gets_the_log() -> None:
 
 
 def test_one_voter_becomes_three_in_two_steps() -> None:
-    standings = ready(2, 3)
-    two = next_membership(membership("1", "23"), ids("123"), standings)
+    answering = ready(2, 3)
+    two = next_membership(membership("1", "23"), ids("123"), answering)
     assert two == membership("12", "3")
-    assert next_membership(two, ids("123"), standings) == membership("123")
-    assert next_membership(membership("123"), ids("123"), standings) is None
+    assert next_membership(two, ids("123"), answering) == membership("123")
+    assert next_membership(membership("123"), ids("123"), answering) is None
 
 
 def test_only_who_has_everything_and_stays_is_promoted() -> None:
@@ -68,13 +68,13 @@ def test_only_who_has_everything_and_stays_is_promoted() -> None:
 
 
 def test_a_voter_with_another_disk_learns_first_and_votes_with_the_new_one() -> None:
-    standings = ready(1, 2) | {NodeId(3): Standing(disk(3, 2), has_everything=False)}
-    learning = next_membership(membership("123"), ids("123"), standings)
+    answering = ready(1, 2) | {NodeId(3): AnsweringNode(disk(3, 2), has_everything=False)}
+    learning = next_membership(membership("123"), ids("123"), answering)
     assert learning == membership("12", "3")
-    assert next_membership(learning, ids("123"), standings) is None
-    standings[NodeId(3)] = Standing(disk(3, 2), has_everything=True)
-    assert next_membership(learning, ids("123"), standings) == membership("12").with_voter(
-        Replica(NodeId(3), disk(3, 2))
+    assert next_membership(learning, ids("123"), answering) is None
+    answering[NodeId(3)] = AnsweringNode(disk(3, 2), has_everything=True)
+    assert next_membership(learning, ids("123"), answering) == membership("12").with_voter(
+        ReplicaKey(NodeId(3), disk(3, 2))
     )
 
 
