@@ -20,7 +20,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace.coordinators.groups.classic.classic_group import NEW_MEMBER_JOIN_TIMEOUT_MS
+from headrace.coordinators.groups.classic.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
 from headrace.model.errors import ErrorCode, Refusal
 from tests.unit.coordinators.classic_scene import REBALANCE_MS, SESSION_MS, Call, Scene, reloaded
 

@@ -167,10 +167,14 @@ class Fight:
 
     def another_node_takes_over(self) -> None:
         desk = self.desk
-        transactions, orders, deadline_ms = dict(desk.mind._transactions), desk.orders, desk.mind.next_deadline_ms()
+        transactions, orders, deadline_ms = (
+            dict(desk.mind._transactions.by_id),
+            desk.orders,
+            desk.mind.next_deadline_ms(),
+        )
         left_ms = None if deadline_ms is None else max(0, deadline_ms - desk.now.steady_ms)
         desk.reload()
-        assert desk.mind._transactions == transactions
+        assert desk.mind._transactions.by_id == transactions
         assert desk.orders == [order._replace(coordinator_epoch=desk.coordinator_epoch) for order in orders]
         assert desk.mind.next_deadline_ms() == left_ms
 

@@ -12,7 +12,7 @@ from headrace.broker.coordination.markers import MarkerWriter
 from headrace.broker.coordination.shard import Shard
 from headrace.broker.partitions.partition import Partition
 from headrace.coordinators.groups.classic.classic_group import ClassicGroup
-from headrace.coordinators.groups.classic.rebalance import Cycle
+from headrace.coordinators.groups.classic.rebalance import RebalanceCycle
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.modern import modern_group as modern
 from headrace.coordinators.groups.modern import reconciliation as modern_reconciliation
@@ -139,7 +139,7 @@ def lose_offsets_on_load(patch: pytest.MonkeyPatch) -> None:
 def load_no_timeouts(patch: pytest.MonkeyPatch) -> None:
     def loaded(mind: TransactionCoordinator, now: Any) -> TransactionEffects:
         effects = honest(mind, now)
-        for transactional_id in mind._transactions:
+        for transactional_id in mind._transactions.by_id:
             mind._deadlines.cancel(transactional_id)
         return effects
 
@@ -157,7 +157,7 @@ def load_no_unwritten_markers(patch: pytest.MonkeyPatch) -> None:
 
 
 def wait_for_the_dead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Cycle, "_watch_session", lambda *_: None)
+    patch.setattr(RebalanceCycle, "_watch_session", lambda *_: None)
 
 
 def wait_for_the_dead_of_newer_groups(patch: pytest.MonkeyPatch) -> None:
@@ -175,13 +175,13 @@ def give_away_before_it_is_given_up(patch: pytest.MonkeyPatch) -> None:
 
 def share_out_twice(patch: pytest.MonkeyPatch) -> None:
     """Every member of a classic group is given what its leader was given."""
-    honest = Cycle.hand_out
+    honest = RebalanceCycle.hand_out
 
-    def hand_out(cycle: Cycle, assignments: Any, now: Any) -> Any:
+    def hand_out(cycle: RebalanceCycle, assignments: Any, now: Any) -> Any:
         whole = assignments.get(cycle.roster.leader_id, b"")
         return honest(cycle, dict.fromkeys(assignments, whole), now)
 
-    patch.setattr(Cycle, "hand_out", hand_out)
+    patch.setattr(RebalanceCycle, "hand_out", hand_out)
 
 
 def take_commits_of_old_generations(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.coordinators.groups.classic.classic_group import NEW_MEMBER_JOIN_TIMEOUT_MS
+from headrace.coordinators.groups.classic.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
 from headrace.model.errors import ErrorCode
 from tests.unit.coordinators.classic_scene import RANGE, REBALANCE_MS, SESSION_MS, Scene
 

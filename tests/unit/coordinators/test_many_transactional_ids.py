@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from headrace.coordinators.effects import Caller, Now
-from headrace.coordinators.transactions import coordinator
-from headrace.coordinators.transactions.coordinator import CROWDED_IDLE_MS, ID_BYTES, TransactionCoordinator
+from headrace.coordinators.transactions import transaction_table
+from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.coordinators.transactions.settings import TransactionSettings
+from headrace.coordinators.transactions.transaction_table import CROWDED_IDLE_MS, ID_BYTES
 from headrace.model.errors import ErrorCode
 from headrace.model.names import Millis, ProducerId
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest
@@ -34,7 +35,7 @@ class Coordinator:
 
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
-    monkeypatch.setattr(coordinator, "IDS_BYTES_MAX", COUNT * (ID_BYTES + 4))
+    monkeypatch.setattr(transaction_table, "IDS_BYTES_MAX", COUNT * (ID_BYTES + 4))
     it = Coordinator()
     for number in range(COUNT):
         assert it.init(f"id-{number}") is ErrorCode.NONE
@@ -50,9 +51,9 @@ def test_one_more_is_told_to_come_back(full: Coordinator) -> None:
 def test_who_was_idle_for_long_makes_way(full: Coordinator) -> None:
     full.wall_ms += CROWDED_IDLE_MS - 5
     assert full.init("id-x") is ErrorCode.NONE
-    assert "id-0" not in full.mind._transactions
-    assert "id-1" in full.mind._transactions
-    assert len(full.mind._transactions) == COUNT
+    assert "id-0" not in full.mind._transactions.by_id
+    assert "id-1" in full.mind._transactions.by_id
+    assert len(full.mind._transactions.by_id) == COUNT
 
 
 def test_what_is_counted_is_what_is_there(full: Coordinator) -> None:
@@ -60,5 +61,5 @@ def test_what_is_counted_is_what_is_there(full: Coordinator) -> None:
     for number in range(50):
         assert full.init(f"id{number % 20:02}") is ErrorCode.NONE
         full.wall_ms += CROWDED_IDLE_MS
-    held = sum(ID_BYTES + len(name) for name in full.mind._transactions)
-    assert full.mind._ids_bytes == held <= COUNT * (ID_BYTES + 4)
+    held = sum(ID_BYTES + len(name) for name in full.mind._transactions.by_id)
+    assert full.mind._transactions._ids_bytes == held <= COUNT * (ID_BYTES + 4)

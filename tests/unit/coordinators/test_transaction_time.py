@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.coordinators.transactions.coordinator import (
-    ABORTED_BYTES_MAX,
-    ABORTS_AT_ONCE_MAX,
-    EXPIRED_AT_ONCE_MAX,
-)
+from headrace.coordinators.transactions.coordinator import ABORTED_BYTES_MAX, ABORTS_AT_ONCE_MAX
 from headrace.coordinators.transactions.settings import TransactionSettings
+from headrace.coordinators.transactions.transaction_table import EXPIRED_AT_ONCE_MAX
 from headrace.model.errors import ErrorCode
 from headrace.model.names import TopicPartition
 from tests.unit.coordinators.transactions_at_work import A0, B0, OLD_FLOW, TIMEOUT_MS, Desk

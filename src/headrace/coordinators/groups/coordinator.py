@@ -11,27 +11,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.coordinators.deadlines import Deadlines
 from headrace.coordinators.effects import Effects, Reply
-from headrace.coordinators.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from headrace.coordinators.groups.descriptions import described_consumer_group, described_group, listed_groups
+from headrace.coordinators.groups.group import group_tombstones
+from headrace.coordinators.groups.group_table import GroupTable
 from headrace.coordinators.groups.modern.checks import check_heartbeat
 from headrace.coordinators.groups.modern.members import JOIN_EPOCH
 from headrace.coordinators.groups.modern.modern_group import ModernGroup
 from headrace.coordinators.groups.offsets import offset_commands
 from headrace.coordinators.groups.offsets.committed_offsets import CommittedOffsets
-from headrace.coordinators.groups.offsets.expiry import Group, group_tombstones, offset_tombstone, sweep
-from headrace.coordinators.groups.sizes import GroupSizes, heartbeat_bytes, join_bytes, sync_bytes
+from headrace.coordinators.groups.offsets.expiry import expire_in_steps, offset_tombstone
+from headrace.coordinators.groups.sizes import heartbeat_bytes, join_bytes, sync_bytes
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import ID_BYTES_MAX, NO_PRODUCER, ProducerId
-from headrace.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from headrace.wire.messages.delete_groups import DeletableGroupResult
-from headrace.wire.messages.describe_groups import DescribedGroup
-from headrace.wire.messages.group_records import ConsumerGroupMetadataKey, GroupMetadataKey, OffsetCommitKey
+from headrace.wire.messages.group_records import OffsetCommitKey
 from headrace.wire.messages.heartbeat import HeartbeatResponse
 from headrace.wire.messages.join_group import JoinGroupResponse
 from headrace.wire.messages.leave_group import LeaveGroupResponse
-from headrace.wire.messages.list_groups import ListedGroup
 from headrace.wire.messages.offset_fetch import OffsetFetchResponseGroup
 from headrace.wire.messages.sync_group import SyncGroupResponse
 
@@ -39,25 +37,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from headrace.coordinators.effects import Caller, Now, Token
-    from headrace.coordinators.groups.offsets.expiry import Step
+    from headrace.coordinators.groups.group import Group
+    from headrace.coordinators.groups.offsets.expiry import ExpiryStep
     from headrace.coordinators.groups.settings import GroupSettings, OwnTimes
     from headrace.coordinators.groups.topics import Topics
     from headrace.coordinators.records import LogRecord
+    from headrace.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
     from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-    from headrace.wire.messages.group_records import GroupMetadataValue
+    from headrace.wire.messages.describe_groups import DescribedGroup
     from headrace.wire.messages.heartbeat import HeartbeatRequest
     from headrace.wire.messages.join_group import JoinGroupRequest
     from headrace.wire.messages.leave_group import LeaveGroupRequest
+    from headrace.wire.messages.list_groups import ListedGroup
     from headrace.wire.messages.offset_commit import OffsetCommitRequest
     from headrace.wire.messages.offset_delete import OffsetDeleteRequest
     from headrace.wire.messages.offset_fetch import OffsetFetchRequestTopics
     from headrace.wire.messages.sync_group import SyncGroupRequest
     from headrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-DEAD_IS_AN_ERROR_FROM: Final = 6  # DescribeGroups: older clients are shown an unknown group as one that is dead
-
 GROUPS_PER_TICK_MAX: Final = 64  # after a restart ten thousand sessions may end at once; each tick stays a short turn
-LOOKS_PER_TICK_MAX: Final = 1_000  # groups and offsets that one turn of a sweep looks at: about a millisecond
+LOOKS_PER_TICK_MAX: Final = 1_000  # groups and offsets that one turn looks at when they expire: about a millisecond
 
 _AT_ONCE: Final = 0  # a deadline that has always passed
 
@@ -69,35 +68,27 @@ class GroupCoordinator:
         self,
         settings: GroupSettings,
         topics: Topics,
-        elsewhere: Callable[[], int] = lambda: 0,
+        held_by_others: Callable[[], int] = lambda: 0,
         own_times: Callable[[str], OwnTimes | None] = lambda _: None,
     ) -> None:
-        """`elsewhere` says how much other coordinators of the node hold, `own_times` what was set for a group alone."""
-        self._own_times = own_times
-        self._settings = settings
+        """`held_by_others` is what other coordinators of the node hold, `own_times` what was set for a group alone."""
         self._topics = topics
-        self._groups: dict[str, Group] = {}
-        self._sizes = GroupSizes(self._groups, elsewhere)
+        self._groups = GroupTable(settings, topics, held_by_others, own_times)
         self._offsets = CommittedOffsets()
-        self._deadlines: Deadlines[tuple[str]] = Deadlines()
-        self._touched: dict[str, None] = {}
-        """Groups whose next deadline may have changed."""
-        self._sweep: Iterator[Step] | None = None
+        self._expiry: Iterator[ExpiryStep] | None = None
 
     @property
     def held_bytes(self) -> int:
         """What its groups take, without their offsets."""
-        return self._sizes.total
+        return self._groups.sizes.total
 
     @property
     def settings(self) -> GroupSettings:
-        return self._settings
+        return self._groups.settings
 
     @settings.setter
     def settings(self, settings: GroupSettings) -> None:
-        self._settings = settings
-        for group in self._groups.values():
-            group.settings = settings
+        self._groups.settings = settings
 
     # What the log says
 
@@ -111,10 +102,8 @@ class GroupCoordinator:
                 self._offsets.commit(key, value)
             else:
                 self._offsets.commit_in_transaction(key, value, producer_id)
-        elif type(key) is GroupMetadataKey:
-            self._apply_to_classic(key.group, value)
         else:
-            self._apply_to_modern(key.group_id, record)
+            self._groups.apply(record)
 
     def apply_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
         self._offsets.end_transaction(producer_id, is_commit=is_commit)
@@ -126,32 +115,10 @@ class GroupCoordinator:
     def loaded(self, now: Now) -> Effects:
         """The whole log has been applied; members' sessions begin."""
         effects = Effects()
-        for group_id, group in self._groups.items():
+        for group_id, group in self._groups.by_id.items():
             effects.add(group.loaded(now))
-            self._touch(group_id)
+            self._groups.touch(group_id)
         return effects
-
-    def _apply_to_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
-        group = self._groups.get(group_id)
-        if value is not None:
-            if not isinstance(group, ClassicGroup):
-                group = self._groups[group_id] = ClassicGroup(group_id, self._settings)
-            group.apply(value)
-        elif isinstance(group, ClassicGroup):  # else it has just become a group of the other protocol
-            del self._groups[group_id]
-        self._touch(group_id, has_changed=True)
-
-    def _apply_to_modern(self, group_id: str, record: LogRecord) -> None:
-        group = self._groups.get(group_id)
-        if not isinstance(group, ModernGroup):
-            if record.value is None:
-                return  # it has just become a group of the other protocol
-            group = self._groups[group_id] = self._empty_modern(group_id)
-        if record.value is None and type(record.key) is ConsumerGroupMetadataKey:
-            del self._groups[group_id]
-        else:
-            group.apply(record)
-        self._touch(group_id, has_changed=True)
 
     # Classic members
 
@@ -166,47 +133,39 @@ class GroupCoordinator:
             return _answered(token, JoinGroupResponse(error_code=ErrorCode.INVALID_REQUEST))
         if isinstance(before, ModernGroup) and not before.is_empty:
             return _answered(token, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        group = self._classic_or_new(group_id)
+        group = self._groups.classic_or_new(group_id)
         try:
             before_bytes = group.said_bytes(request.member_id, request.group_instance_id)
-            self._sizes.check(group_id, join_bytes(request, caller.client_id), before_bytes)
+            self._groups.sizes.check(group_id, join_bytes(request, caller.client_id), before_bytes)
         except Refusal as refusal:
             return _answered(token, JoinGroupResponse(error_code=refusal.code, member_id=request.member_id))
         effects = group.join(request, caller, token, now)
-        is_in_use = not group.is_empty or group.next_deadline_ms() is not None
-        if is_in_use and group is not before:
-            self._groups[group_id] = group
-            if before is not None:
-                effects.records[:0] = group_tombstones(before)
-        self._touch(group_id, has_changed=True)
+        if not group.is_empty or group.next_deadline_ms() is not None:
+            effects.records[:0] = self._groups.keep(group)
+        self._groups.touch(group_id, has_changed=True)
         return effects
 
     def sync(self, request: SyncGroupRequest, caller: Caller, token: Token, now: Now) -> Effects:
         if not request.group_id:
             return _answered(token, SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         try:
-            self._sizes.check_growth(request.group_id, sync_bytes(request))
+            self._groups.sizes.check_growth(request.group_id, sync_bytes(request))
         except Refusal as refusal:
             return _answered(token, SyncGroupResponse(error_code=refusal.code))
-        self._touch(request.group_id, has_changed=True)
-        return self._classic_or_new(request.group_id).sync(request, caller, token, now)
+        self._groups.touch(request.group_id, has_changed=True)
+        return self._groups.classic_or_new(request.group_id).sync(request, caller, token, now)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, token: Token, now: Now) -> Effects:
         if not request.group_id:
             return _answered(token, HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
-        self._touch(request.group_id)
-        return self._classic_or_new(request.group_id).heartbeat(request, caller, token, now)
+        self._groups.touch(request.group_id)
+        return self._groups.classic_or_new(request.group_id).heartbeat(request, caller, token, now)
 
     def leave(self, request: LeaveGroupRequest, caller: Caller, token: Token, now: Now) -> Effects:
         if not request.group_id:
             return _answered(token, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
-        self._touch(request.group_id, has_changed=True)
-        return self._classic_or_new(request.group_id).leave(request, caller, token, now)
-
-    def _classic_or_new(self, group_id: str) -> ClassicGroup:
-        """A group that is not there answers like one without members. It is kept only if somebody joins it."""
-        group = self._groups.get(group_id)
-        return group if isinstance(group, ClassicGroup) else ClassicGroup(group_id, self._settings)
+        self._groups.touch(request.group_id, has_changed=True)
+        return self._groups.classic_or_new(request.group_id).leave(request, caller, token, now)
 
     # Members of the newer protocol
 
@@ -218,16 +177,14 @@ class GroupCoordinator:
             group = before if isinstance(before, ModernGroup) else self._new_modern(request, caller)
             if request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names or request.subscribed_topic_regex:
                 said = heartbeat_bytes(request, caller.client_id)
-                self._sizes.check(request.group_id, said, group.said_bytes(request.member_id))
+                self._groups.sizes.check(request.group_id, said, group.said_bytes(request.member_id))
             effects = group.heartbeat(request, caller, token, now)
         except Refusal as refusal:
             answer = ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
             return _answered(token, answer)
-        if effects.records and group is not before:
-            self._groups[request.group_id] = group
-            if before is not None:
-                effects.records[:0] = group_tombstones(before)
-        self._touch(request.group_id)
+        if effects.records:
+            effects.records[:0] = self._groups.keep(group)
+        self._groups.touch(request.group_id)
         return effects
 
     def _new_modern(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ModernGroup:
@@ -239,23 +196,20 @@ class GroupCoordinator:
             )
         if request.member_epoch != JOIN_EPOCH:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}")
-        return self._empty_modern(request.group_id)
-
-    def _empty_modern(self, group_id: str) -> ModernGroup:
-        return ModernGroup(group_id, self._settings, self._topics, self._own_times)
+        return self._groups.empty_modern(request.group_id)
 
     # Offsets
 
     def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, token: Token, now: Now) -> Effects:
         group = self._committing_group(request.group_id, request.generation_id_or_member_epoch)
-        max_bytes = self._settings.offset_metadata_max_bytes
+        max_bytes = self.settings.offset_metadata_max_bytes
         return offset_commands.commit(request, group, max_bytes, caller, token, now)
 
     def commit_offsets_in_transaction(
         self, request: TxnOffsetCommitRequest, caller: Caller, token: Token, now: Now
     ) -> Effects:
         group = self._committing_group(request.group_id, request.generation_id)
-        max_bytes = self._settings.offset_metadata_max_bytes
+        max_bytes = self.settings.offset_metadata_max_bytes
         return offset_commands.commit_in_transaction(request, group, max_bytes, caller, token, now)
 
     def fetch_offsets(
@@ -309,27 +263,25 @@ class GroupCoordinator:
             return group
         if member_epoch >= 0 and not self._offsets.has_any(group_id):
             return None
-        return ClassicGroup(group_id, self._settings)  # a simple group has the rules of an empty one
+        return self._groups.empty_classic(group_id)  # a simple group has the rules of an empty one
 
     # Groups
 
     def describe_groups(self, group_ids: Sequence[str], caller: Caller) -> list[DescribedGroup]:
-        return [self._describe(group_id, caller.version) for group_id in group_ids]
+        return [described_group(group_id, self._known_group(group_id), caller.version) for group_id in group_ids]
 
     def describe_consumer_groups(self, group_ids: Sequence[str]) -> list[DescribedConsumerGroup]:
-        return [self._describe_consumer_group(group_id) for group_id in group_ids]
+        return [described_consumer_group(group_id, self._groups.get(group_id)) for group_id in group_ids]
 
     def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
         """All, or those whose state and type are among the given ones; neither depends on upper and lower case."""
-        wanted_states = {state.lower() for state in states}
-        wanted_types = {kind.lower() for kind in types}
-        return [
-            listed
-            for group_id in dict.fromkeys([*self._groups, *self._offsets.groups()])
-            for listed in [_listed(group_id, self._groups.get(group_id))]
-            if (not wanted_states or listed.group_state.lower() in wanted_states)
-            and (not wanted_types or listed.group_type in wanted_types)
-        ]
+        group_ids = dict.fromkeys([*self._groups.by_id, *self._offsets.groups()])
+        return listed_groups({group_id: self._groups.get(group_id) for group_id in group_ids}, states, types)
+
+    def _known_group(self, group_id: str) -> Group | None:
+        """A simple group looks like an empty classic one."""
+        group = self._groups.get(group_id)
+        return self._groups.empty_classic(group_id) if group is None and self._offsets.has_any(group_id) else group
 
     def delete_groups(self, group_ids: Sequence[str], token: Token, now: Now) -> Effects:  # noqa: ARG002 - as all commands
         effects = Effects()
@@ -350,98 +302,45 @@ class GroupCoordinator:
 
     def topics_changed(self, now: Now) -> Effects:
         effects = Effects()
-        for group_id, group in self._groups.items():
+        for group_id, group in self._groups.by_id.items():
             if isinstance(group, ModernGroup):
                 effects.add(group.topics_changed(now))
-                self._touch(group_id)
+                self._groups.touch(group_id)
         return effects
-
-    def _describe(self, group_id: str, version: int) -> DescribedGroup:
-        group = self._groups.get(group_id)
-        if isinstance(group, ClassicGroup):
-            return group.describe()
-        if group is None and self._offsets.has_any(group_id):
-            return ClassicGroup(group_id, self._settings).describe()
-        described = DescribedGroup(group_id=group_id, group_state="Dead")
-        if version >= DEAD_IS_AN_ERROR_FROM:
-            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = _not_described(group_id, group, "classic")
-        return described
-
-    def _describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
-        group = self._groups.get(group_id)
-        if isinstance(group, ModernGroup):
-            return group.describe()
-        return DescribedConsumerGroup(
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=_not_described(group_id, group, "consumer"),
-            group_id=group_id,
-        )
 
     # Time
 
     def expire(self, now: Now) -> Effects:
         """Begin to look for offsets and groups that nobody needs any more; `tick` goes on with it."""
-        if self._sweep is None:
-            self._sweep = sweep(self._groups, self._offsets, now.wall_ms, self._settings.offsets_retention_ms)
+        if self._expiry is None:
+            retention_ms = self.settings.offsets_retention_ms
+            self._expiry = expire_in_steps(self._groups.by_id, self._offsets, now.wall_ms, retention_ms)
         effects = Effects()
-        self._sweep_on(effects)
+        self._expire_on(effects)
         return effects
 
     def tick(self, now: Now) -> Effects:
         effects = Effects()
-        self._set_deadlines()
-        due = self._deadlines.take_due(now.steady_ms)
-        for (group_id,) in due[:GROUPS_PER_TICK_MAX]:
-            effects.add(self._groups[group_id].tick(now))
-            self._touch(group_id, has_changed=True)
-        for key in due[GROUPS_PER_TICK_MAX:]:
-            self._deadlines.set(key, now.steady_ms)
-        if self._sweep is not None:
-            self._sweep_on(effects)
+        for group in self._groups.take_due(now.steady_ms, GROUPS_PER_TICK_MAX):
+            effects.add(group.tick(now))
+            self._groups.touch(group.group_id, has_changed=True)
+        if self._expiry is not None:
+            self._expire_on(effects)
         return effects
 
     def next_deadline_ms(self) -> int | None:
-        self._set_deadlines()
-        return self._deadlines.next_ms() if self._sweep is None else _AT_ONCE
+        return self._groups.next_deadline_ms() if self._expiry is None else _AT_ONCE
 
-    def _touch(self, group_id: str, *, has_changed: bool = False) -> None:
-        self._touched[group_id] = None
-        if has_changed:
-            self._sizes.changed(group_id)
-
-    def _set_deadlines(self) -> None:
-        for group_id in self._touched:
-            group = self._groups.get(group_id)
-            deadline_ms = None if group is None else group.next_deadline_ms()
-            if deadline_ms is None:
-                self._deadlines.cancel((group_id,))
-            else:
-                self._deadlines.set((group_id,), deadline_ms)
-        self._touched.clear()
-
-    def _sweep_on(self, effects: Effects) -> None:
-        assert self._sweep is not None
+    def _expire_on(self, effects: Effects) -> None:
+        assert self._expiry is not None
         looked_at = 0
-        for step in self._sweep:
+        for step in self._expiry:
             effects.records += step.tombstones
             looked_at += step.looked_at
             if looked_at >= LOOKS_PER_TICK_MAX:
                 return
-        self._sweep = None
+        self._expiry = None
 
 
 def _answered(token: Token, response: Any) -> Effects:
     return Effects(replies=[Reply(token, response)])
-
-
-def _listed(group_id: str, group: Group | None) -> ListedGroup:
-    if group is None:
-        return ListedGroup(group_id, "", "Empty", "classic")
-    if isinstance(group, ModernGroup):
-        return ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state_name, "consumer")
-    return ListedGroup(group_id, group.protocol_type, group.state_name, "classic")
-
-
-def _not_described(group_id: str, group: Group | None, wanted: str) -> str:
-    return f"there is no group {group_id!r}" if group is None else f"group {group_id!r} is not a {wanted} group"

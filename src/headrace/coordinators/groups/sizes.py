@@ -6,14 +6,13 @@ about what the objects take. Committed offsets are not counted here: they have l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.model.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace.coordinators.groups.offsets.expiry import Group
     from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from headrace.wire.messages.join_group import JoinGroupRequest
     from headrace.wire.messages.sync_group import SyncGroupRequest
@@ -42,12 +41,17 @@ def heartbeat_bytes(request: ConsumerGroupHeartbeatRequest, client_id: str) -> i
     return names + len(request.subscribed_topic_regex or "") + len(client_id) + len(request.member_id)
 
 
-class GroupSizes:
-    """Of the groups of one coordinator; `elsewhere` has what others of this node hold."""
+class Sized(Protocol):
+    @property
+    def held_bytes(self) -> int: ...
 
-    def __init__(self, groups: Mapping[str, Group], elsewhere: Callable[[], int]) -> None:
+
+class GroupSizes:
+    """Of the groups of one coordinator; `held_by_others` is what other coordinators of this node hold."""
+
+    def __init__(self, groups: Mapping[str, Sized], held_by_others: Callable[[], int]) -> None:
         self._groups = groups
-        self._elsewhere = elsewhere
+        self._held_by_others = held_by_others
         self._sizes: dict[str, int] = {}
         self._changed: dict[str, None] = {}
         self._total = 0
@@ -91,7 +95,7 @@ class GroupSizes:
                 f"what the members of {group_id[:100]!r} say takes {GROUP_BYTES_MAX} bytes, as much as a group may "
                 "take; share its work out to several groups",
             )
-        if total + self._elsewhere() + more > ALL_BYTES_MAX:
+        if total + self._held_by_others() + more > ALL_BYTES_MAX:
             raise Refusal(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"the groups of this node take {ALL_BYTES_MAX} bytes, as much as they may; try again when some have "

@@ -20,51 +20,36 @@ Where we part from Kafka 4.3, each time to keep a promise of the protocol:
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.coordinators.deadlines import Deadlines
 from headrace.coordinators.effects import Reply
-from headrace.coordinators.records import LogRecord, UnreadableRecord
+from headrace.coordinators.records import UnreadableRecord
 from headrace.coordinators.transactions import answers
+from headrace.coordinators.transactions.descriptions import described_transaction, listed_transactions
 from headrace.coordinators.transactions.effects import MarkerOrder, TransactionEffects
-from headrace.coordinators.transactions.listing import TransactionFilter
-from headrace.coordinators.transactions.state import (
-    EPOCH_MAX,
-    Identity,
-    Status,
-    Transaction,
-    by_topic,
-    record_of,
-    transaction_of,
-)
+from headrace.coordinators.transactions.state import EPOCH_MAX, Identity, Status, Transaction, record_of
+from headrace.coordinators.transactions.transaction_table import TransactionTable
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_PRODUCER, ProducerId, TopicPartition
-from headrace.wire.messages.describe_transactions import TopicData
-from headrace.wire.messages.describe_transactions import TransactionState as DescribedTransaction
 from headrace.wire.messages.end_txn import EndTxnResponse
-from headrace.wire.messages.list_transactions import ListTransactionsResponse
-from headrace.wire.messages.list_transactions import TransactionState as ListedTransaction
-from headrace.wire.messages.transaction_records import TransactionLogKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from headrace.coordinators.effects import Caller, Now, Token
+    from headrace.coordinators.records import LogRecord
     from headrace.coordinators.transactions.settings import TransactionSettings
     from headrace.model.names import Millis
+    from headrace.wire.messages.describe_transactions import TransactionState as DescribedTransaction
     from headrace.wire.messages.end_txn import EndTxnRequest
     from headrace.wire.messages.init_producer_id import InitProducerIdRequest
-    from headrace.wire.messages.list_transactions import ListTransactionsRequest
+    from headrace.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 ABORTS_AT_ONCE_MAX: Final = 500  # in one batch: after a long outage all transactions are over their time together
 ABORTED_BYTES_MAX: Final = 4 << 20  # a batch has room for four times as much; each may name many topics
 RECORD_BYTES: Final = 128  # what the record of a transaction has besides its id and its partitions
 PARTITION_BYTES: Final = 8
-IDS_BYTES_MAX: Final = 4 << 20  # of one partition, some 6,000 ids: with sixteen partitions 64 MiB for a node
-ID_BYTES: Final = 600  # what an id takes beside its letters
-CROWDED_IDLE_MS: Final = 3_600_000  # where there are so many, one that did nothing for an hour makes way for another
-EXPIRED_AT_ONCE_MAX: Final = 1_000  # in one batch; the rest goes with the next call
 
 BUMPING_END_VERSION: Final = 5  # of EndTxn: the answer has room for the new identity
 
@@ -86,12 +71,8 @@ class TransactionCoordinator:
     def __init__(self, settings: TransactionSettings, coordinator_epoch: int) -> None:
         self._settings = settings
         self._coordinator_epoch = coordinator_epoch
-        self._transactions: dict[str, Transaction] = {}
-        """In the order of their last change, so that the silent ones stand in front."""
-        self._unsettled: dict[str, None] = {}
-        """Those whose transaction is open or ending: few, so that a load does not look at all of them in one turn."""
+        self._transactions = TransactionTable()
         self._deadlines: Deadlines[str] = Deadlines()
-        self._ids_bytes = 0
 
     def configure(self, settings: TransactionSettings) -> None:
         self._settings = settings
@@ -101,19 +82,9 @@ class TransactionCoordinator:
     def apply(self, record: LogRecord, producer_id: ProducerId = NO_PRODUCER) -> None:
         if producer_id != NO_PRODUCER:
             raise UnreadableRecord(f"a record about transactions inside one, of producer {producer_id}")
-        transactional_id = record.key.transactional_id
-        if self._transactions.pop(transactional_id, None) is not None:
-            self._ids_bytes -= ID_BYTES + len(transactional_id)
-        self._unsettled.pop(transactional_id, None)
-        if record.value is None:
-            return
-        self._ids_bytes += ID_BYTES + len(transactional_id)
-        transaction = transaction_of(record.value)
-        self._transactions[transactional_id] = transaction
-        if transaction.status is Status.ONGOING or transaction.status.is_ending:
-            self._unsettled[transactional_id] = None
-        if transaction.status is not Status.ONGOING:
-            self._deadlines.cancel(transactional_id)
+        transaction = self._transactions.apply(record)
+        if transaction is not None and transaction.status is not Status.ONGOING:
+            self._deadlines.cancel(record.key.transactional_id)
 
     def apply_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
         """No transaction writes to this log, so no marker says anything about it."""
@@ -121,8 +92,7 @@ class TransactionCoordinator:
     def loaded(self, now: Now) -> TransactionEffects:
         """Orders the markers that a leader before us may have left unwritten."""
         effects = TransactionEffects()
-        for transactional_id in self._unsettled:
-            transaction = self._transactions[transactional_id]
+        for transactional_id, transaction in self._transactions.unsettled():
             if transaction.status is Status.ONGOING:
                 # Between two machines there is only the wall's time. Wherever it has jumped, nobody gets more than
                 # a whole timeout from here.
@@ -164,9 +134,9 @@ class TransactionCoordinator:
         if current is None:
             # An expected identity is of no use: the id has expired, and nobody else can have taken it over.
             first = Transaction(fresh_producer_id, 0, timeout_ms, Status.EMPTY, now.wall_ms)
-            making_way = self._making_way_for(transactional_id, now)
+            tombstones = self._transactions.room_for(transactional_id, now.wall_ms)
             effects = self._initialised_as(first, transactional_id, token)
-            effects.records[:0] = making_way
+            effects.records[:0] = tombstones
             return effects
         if current.status.is_ending:
             raise answers.still_ending(current)
@@ -184,26 +154,6 @@ class TransactionCoordinator:
                 raise answers.fenced(expected, current)
         renewed = current.held_by(holder, previous, timeout_ms, now.wall_ms)
         return self._initialised_as(renewed, transactional_id, token)
-
-    def _making_way_for(self, transactional_id: str, now: Now) -> list[LogRecord]:
-        """Tombstones of idle ids, if there are too many. Raises Refusal if none of them has been idle for long."""
-        missing = self._ids_bytes + ID_BYTES + len(transactional_id) - IDS_BYTES_MAX
-        forgotten: list[LogRecord] = []
-        for silent, transaction in self._transactions.items():
-            if missing <= 0 or transaction.updated_ms + CROWDED_IDLE_MS > now.wall_ms:
-                break
-            if transaction.status is Status.EMPTY or transaction.status.is_ended:
-                forgotten.append(LogRecord(TransactionLogKey(silent), None))
-                missing -= ID_BYTES + len(silent)
-            if len(forgotten) == EXPIRED_AT_ONCE_MAX:
-                break
-        if missing > 0:
-            raise Refusal(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{len(self._transactions)} transactional ids are in use here, as many as may be; try again later, or "
-                "use fewer of them",
-            )
-        return forgotten
 
     def _initialised_as(self, transaction: Transaction, transactional_id: str, token: Token) -> TransactionEffects:
         effects = answers.answered(token, answers.initialised(transaction.identity))
@@ -236,7 +186,7 @@ class TransactionCoordinator:
             return answers.answered(token, dict.fromkeys(request.partitions, refusal.code))
 
     def _verified(self, request: AddPartitions) -> dict[TopicPartition, ErrorCode]:
-        current = self._known(request.transactional_id)
+        current = self._transactions.known(request.transactional_id)
         current.check_holder(Identity(request.producer_id, request.producer_epoch))
         if current.status.is_ending:
             raise answers.still_ending(current)
@@ -246,7 +196,7 @@ class TransactionCoordinator:
         }
 
     def _added(self, request: AddPartitions, token: Token, now: Now) -> TransactionEffects:
-        current = self._known(request.transactional_id)
+        current = self._transactions.known(request.transactional_id)
         # First, because the asker may have been told of an identity that comes with the end.
         if current.status.is_ending:
             raise answers.still_ending(current)
@@ -276,7 +226,7 @@ class TransactionCoordinator:
             return answers.answered(token, EndTxnResponse(error_code=code))
 
     def _ended_in_place(self, request: EndTxnRequest, token: Token, now: Now) -> TransactionEffects:
-        current = self._known(request.transactional_id)
+        current = self._transactions.known(request.transactional_id)
         current.check_holder(_asking(request))
         if current.status.is_ending:
             raise answers.still_ending(current)
@@ -291,7 +241,7 @@ class TransactionCoordinator:
     def _ended_with_bump(
         self, request: EndTxnRequest, token: Token, now: Now, fresh_producer_id: ProducerId
     ) -> TransactionEffects:
-        current = self._known(request.transactional_id)
+        current = self._transactions.known(request.transactional_id)
         # First, because the asker may have been told of an identity that comes with the end.
         if current.status.is_ending:
             raise answers.still_ending(current)
@@ -377,7 +327,7 @@ class TransactionCoordinator:
             if not due:
                 break
             (transactional_id,) = due
-            transaction = self._transactions[transactional_id]
+            transaction = self._transactions.by_id[transactional_id]
             written_bytes += _record_bytes(transactional_id, transaction)
             aborting = transaction.ending_with_bump(is_commit=False, now_ms=now.wall_ms)
             effects.add(self._end(transactional_id, aborting, now))
@@ -385,64 +335,19 @@ class TransactionCoordinator:
 
     def expire(self, now: Now) -> TransactionEffects:
         """Forget ids that nobody has used for long: EXPIRED_AT_ONCE_MAX of them, so call again if it was as many."""
-        effects = TransactionEffects()
-        for transactional_id, transaction in self._transactions.items():
-            if transaction.updated_ms + self._settings.id_expiration_ms > now.wall_ms:
-                break
-            if len(effects.records) == EXPIRED_AT_ONCE_MAX:
-                break
-            if transaction.status is Status.EMPTY or transaction.status.is_ended:
-                effects.records.append(LogRecord(TransactionLogKey(transactional_id), None))
-        return effects
+        return TransactionEffects(records=self._transactions.expired(now.wall_ms, self._settings.id_expiration_ms))
 
-    # Looking
+    # What is shown
 
     def list(self, request: ListTransactionsRequest, now_ms: Millis) -> ListTransactionsResponse:
-        try:
-            wanted = TransactionFilter(request)
-            found = [
-                ListedTransaction(transactional_id, transaction.producer_id, transaction.status.text)
-                for transactional_id, transaction in self._transactions.items()
-                if wanted.admits(transactional_id, transaction, now_ms)
-            ]
-        except Refusal as refusal:
-            return ListTransactionsResponse(error_code=refusal.code)
-        found.sort(key=attrgetter("transactional_id"))
-        return ListTransactionsResponse(unknown_state_filters=wanted.unknown_states, transaction_states=found)
+        return listed_transactions(request, self._transactions.by_id, now_ms)
 
     def describe(self, transactional_ids: Iterable[str]) -> Sequence[DescribedTransaction]:
-        return [self._described(transactional_id) for transactional_id in transactional_ids]
+        return [described_transaction(it, self._transactions.get(it)) for it in transactional_ids]
 
     def live_partitions(self, producer_id: ProducerId) -> set[TopicPartition]:
         """Where transactions of this producer are open, or wait for their markers."""
-        unsettled = map(self._transactions.__getitem__, self._unsettled)
-        return {name for one in unsettled if one.producer_id == producer_id for name in one.partitions}
-
-    def _described(self, transactional_id: str) -> DescribedTransaction:
-        transaction = self._transactions.get(transactional_id)
-        if transaction is None:
-            code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
-            return DescribedTransaction(code, transactional_id)
-        return DescribedTransaction(
-            transactional_id=transactional_id,
-            transaction_state=transaction.status.text,
-            transaction_timeout_ms=transaction.timeout_ms,
-            transaction_start_time_ms=transaction.started_ms,
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.producer_epoch,
-            topics=[TopicData(topic.topic, topic.partition_ids) for topic in by_topic(transaction.partitions)],
-        )
-
-    def _known(self, transactional_id: str) -> Transaction:
-        if not transactional_id:
-            raise Refusal(ErrorCode.INVALID_REQUEST, "an empty transactional id")
-        transaction = self._transactions.get(transactional_id)
-        if transaction is None:
-            raise Refusal(
-                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-                f"nobody holds the transactional id {transactional_id!r}; InitProducerId comes first",
-            )
-        return transaction
+        return self._transactions.live_partitions(producer_id)
 
 
 def _expected_identity(request: InitProducerIdRequest) -> Identity | None:

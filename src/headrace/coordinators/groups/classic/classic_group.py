@@ -1,7 +1,8 @@
 """One group of the classic protocol, as its clients meet it: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and commits.
 
-The requests are judged here; what follows from them is the business of the group's `Cycle`, which also says what is
-kept and what is soft. All is as Kafka does it, but for these, each so that nobody waits or is sent away for nothing:
+The requests are judged here (JoinGroup in `joining`). What follows from them is the business of the group's
+`RebalanceCycle`, which also says what is kept and what is soft. All is as Kafka does it, but for these, each so that
+nobody waits or is sent away for nothing:
 
 - A request that is overtaken by a newer one of the same member is answered with REBALANCE_IN_PROGRESS, and a parked
   SyncGroup of a member that is removed with UNKNOWN_MEMBER_ID. Kafka forgets both.
@@ -15,9 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.coordinators.effects import Effects, Reply
-from headrace.coordinators.groups.classic.answers import described, dismissed, join_refused, sync_refused, topics_of
-from headrace.coordinators.groups.classic.members import Member, offered
-from headrace.coordinators.groups.classic.rebalance import Cycle, State
+from headrace.coordinators.groups.classic.answers import described, sync_refused, topics_of
+from headrace.coordinators.groups.classic.joining import join
+from headrace.coordinators.groups.classic.rebalance import RebalanceCycle, State
 from headrace.coordinators.groups.sizes import MEMBER_BYTES
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_TIMESTAMP
@@ -27,6 +28,7 @@ from headrace.wire.messages.leave_group import LeaveGroupResponse, MemberIdentit
 
 if TYPE_CHECKING:
     from headrace.coordinators.effects import Caller, Now, Token
+    from headrace.coordinators.groups.classic.members import Member
     from headrace.coordinators.groups.settings import GroupSettings
     from headrace.model.names import Millis
     from headrace.wire.messages.group_records import GroupMetadataValue
@@ -36,10 +38,6 @@ if TYPE_CHECKING:
     from headrace.wire.messages.sync_group import SyncGroupRequest
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000  # Kafka's; a client that gave up on its first join comes under another id
-
-MEMBER_ID_REQUIRED_FROM: Final = 4  # JoinGroup: a client that repeats a lost first join must not become two members
-SKIP_ASSIGNMENT_FROM: Final = 9  # JoinGroup: a leader can be told that there is nothing to assign
 PROTOCOL_REQUIRED_FROM: Final = 5  # SyncGroup: a member says which protocol it believes in
 SEVERAL_LEAVE_FROM: Final = 3  # LeaveGroup: members leave together, each with its own result
 
@@ -49,7 +47,7 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, settings: GroupSettings) -> None:
         self.group_id = group_id
-        self._cycle = Cycle(group_id, settings)
+        self._cycle = RebalanceCycle(group_id, settings)
 
     @property
     def settings(self) -> GroupSettings:
@@ -132,124 +130,10 @@ class ClassicGroup:
         """End sessions and waits that are over, one kind at a time: `next_deadline_ms` says if more is due."""
         return self._cycle.tick(now)
 
-    # JoinGroup
+    # JoinGroup, SyncGroup
 
     def join(self, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Effects:
-        try:
-            self._check_session_timeout(request)
-            if not self._has_room_for(request):
-                return self._turn_away(request, token, now)
-            self._check_protocols(request)
-            if not request.member_id:
-                return self._join_unnamed(request, caller, token, now)
-            if self._cycle.is_expected(request.member_id) and request.group_instance_id is None:
-                return self._admit(Member.asking(request, caller, request.member_id), request, token, now)
-            member = self._cycle.roster.find(request.member_id, request.group_instance_id)
-            return self._rejoin(member, request, token, now)
-        except Refusal as refusal:
-            return Effects(replies=[join_refused(token, refusal.code, request.member_id)])
-
-    def _check_session_timeout(self, request: JoinGroupRequest) -> None:
-        least_ms, most_ms = self.settings.min_session_timeout_ms, self.settings.max_session_timeout_ms
-        if not least_ms <= request.session_timeout_ms <= most_ms:
-            raise Refusal(
-                ErrorCode.INVALID_SESSION_TIMEOUT,
-                f"a session timeout of {request.session_timeout_ms} ms; allowed are {least_ms} to {most_ms} ms",
-            )
-
-    def _check_protocols(self, request: JoinGroupRequest) -> None:
-        protocols = offered(request)
-        roster = self._cycle.roster
-        if not request.protocol_type or not protocols:
-            raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member offers a protocol, and says of which type")
-        if roster and not (request.protocol_type == self.protocol_type and roster.accepts(protocols)):
-            raise Refusal(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"{sorted(protocols)} of type {request.protocol_type!r}: expected one that every member "
-                f"of this group of type {self.protocol_type!r} supports",
-            )
-
-    def _has_room_for(self, request: JoinGroupRequest) -> bool:
-        roster = self._cycle.roster
-        member = roster.with_instance(request.group_instance_id) or roster.get(request.member_id)
-        if self._cycle.state is State.PREPARING:
-            # Only those who have joined again count, so that a group above its limit shrinks to it.
-            is_inside = member is not None and member.joining is not None
-            return is_inside or roster.joining_count < self.settings.max_size
-        return member is not None or len(roster) < self.settings.max_size
-
-    def _turn_away(self, request: JoinGroupRequest, token: Token, now: Now) -> Effects:
-        effects = Effects(replies=[join_refused(token, ErrorCode.GROUP_MAX_SIZE_REACHED, "")])
-        self._cycle.expect_no_more(request.member_id)
-        member = self._cycle.roster.get(request.member_id)
-        if member is not None:
-            self._cycle.remove(member, ErrorCode.GROUP_MAX_SIZE_REACHED, effects)
-        effects.add(self._cycle.complete_join_if_all_came(now))
-        return effects
-
-    def _join_unnamed(self, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Effects:
-        assert caller.fresh_member_id, "whoever passes a JoinGroup on brings an id for a new member"
-        newcomer = Member.asking(request, caller, caller.fresh_member_id)
-        predecessor = self._cycle.roster.with_instance(request.group_instance_id)
-        if predecessor is not None:
-            return self._replace_static(predecessor, newcomer, caller, token, now)
-        if newcomer.instance_id is None and caller.version >= MEMBER_ID_REQUIRED_FROM:
-            self._cycle.expect(newcomer.member_id, now.steady_ms + request.session_timeout_ms)
-            return Effects(replies=[join_refused(token, ErrorCode.MEMBER_ID_REQUIRED, newcomer.member_id)])
-        return self._admit(newcomer, request, token, now)
-
-    def _admit(self, newcomer: Member, request: JoinGroupRequest, token: Token, now: Now) -> Effects:
-        cycle = self._cycle
-        if not cycle.roster:
-            cycle.protocol_type = request.protocol_type
-        cycle.expect_no_more(newcomer.member_id)
-        cycle.roster.add(newcomer)
-        newcomer.joining = token
-        newcomer.is_new = True
-        cycle.start_session(newcomer, now, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        cycle.note_newcomer()
-        return cycle.rebalance(now)
-
-    def _rejoin(self, member: Member, request: JoinGroupRequest, token: Token, now: Now) -> Effects:
-        cycle = self._cycle
-        # A leader that joins again while all is well has seen a change that we cannot see, such as a new partition.
-        is_settled = cycle.state is State.COMPLETING or (cycle.state is State.STABLE and not cycle.leads(member))
-        if is_settled and member.offers(offered(request)):
-            return Effects(replies=[Reply(token, cycle.membership(member))])
-        effects = Effects()
-        if member.joining is not None:
-            effects.replies.append(join_refused(member.joining, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-        member.offer(request)
-        member.joining = token
-        effects.add(cycle.rebalance(now))
-        return effects
-
-    def _replace_static(self, old: Member, new: Member, caller: Caller, token: Token, now: Now) -> Effects:
-        """A static member came back without its id: it takes its old place, and whoever uses the old id is fenced."""
-        cycle = self._cycle
-        effects = Effects(replies=dismissed(old, ErrorCode.FENCED_INSTANCE_ID))
-        new.subscription, new.assignment = old.subscription, old.assignment
-        was_led_by = cycle.roster.leader_id or ""
-        cycle.roster.replace(old, new)
-        cycle.start_session(new, now)
-        if cycle.state is not State.STABLE or cycle.roster.elected_protocol() != cycle.protocol:
-            # A leader that is assigning at this moment would assign to the old id: all must join again.
-            new.joining = token
-            effects.add(cycle.rebalance(now))
-            return effects
-        new.subscription = new.protocols[cycle.protocol]
-        membership = cycle.membership(new)
-        if cycle.leads(new) and caller.version >= SKIP_ASSIGNMENT_FROM:
-            membership.skip_assignment = True
-        elif cycle.leads(new):
-            # Nobody else has joined, so it must not assign. Told that its old id leads, it just asks for its share.
-            membership.leader, membership.members = was_led_by, []
-        assignments = {member.member_id: member.assignment for member in cycle.roster}
-        effects.records.append(cycle.record(assignments, cycle.recorded_at_ms))
-        effects.replies.append(Reply(token, membership))
-        return effects
-
-    # SyncGroup
+        return join(self._cycle, request, caller, token, now)
 
     def sync(self, request: SyncGroupRequest, caller: Caller, token: Token, now: Now) -> Effects:
         cycle = self._cycle

@@ -69,7 +69,7 @@ class _JoinWait:
     someone_came: bool = False
 
 
-class Cycle:
+class RebalanceCycle:
     """Everything of a group but its requests. They change who is here or expected, and then call `rebalance`."""
 
     def __init__(self, group_id: str, settings: GroupSettings) -> None:

@@ -11,21 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.coordinators.groups.classic.classic_group import ClassicGroup
-from headrace.coordinators.groups.modern.modern_group import ModernGroup
+from headrace.coordinators.groups.group import Group, group_tombstones
 from headrace.coordinators.records import LogRecord
 from headrace.model.names import NO_TIMESTAMP, Millis, TopicPartition
-from headrace.wire.messages.group_records import GroupMetadataKey, OffsetCommitKey
+from headrace.wire.messages.group_records import OffsetCommitKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
 
     from headrace.coordinators.groups.offsets.committed_offsets import CommittedOffsets
 
-Group = ClassicGroup | ModernGroup
 
-
-class Step(NamedTuple):
-    """A part of a sweep that was done in one go."""
+class ExpiryStep(NamedTuple):
+    """What was looked at in one go."""
 
     tombstones: list[LogRecord]
     looked_at: int
@@ -39,22 +37,18 @@ class _Idle(NamedTuple):
     since_ms: Millis
 
 
-def sweep(groups: Mapping[str, Group], offsets: CommittedOffsets, now_ms: Millis, retention_ms: int) -> Iterator[Step]:
+def expire_in_steps(
+    groups: Mapping[str, Group], offsets: CommittedOffsets, now_ms: Millis, retention_ms: int
+) -> Iterator[ExpiryStep]:
     """All groups as they are now, step by step. Records may be applied between two steps.
 
-    A group goes once its last offset is gone, so one sweep after it.
+    A group goes once its last offset is gone, so the next time.
     """
     for group_id in list(dict.fromkeys([*groups, *offsets.groups()])):
         group = groups.get(group_id)
-        yield Step(_tombstones_if_unused(group, offsets), looked_at=1)
+        yield ExpiryStep(_tombstones_if_unused(group, offsets), looked_at=1)
         for topic in offsets.topics(group_id):
-            yield _sweep_topic(group_id, topic, groups.get(group_id), offsets, now_ms, retention_ms)
-
-
-def group_tombstones(group: Group) -> list[LogRecord]:
-    if isinstance(group, ModernGroup):
-        return group.tombstones()
-    return [LogRecord(GroupMetadataKey(group.group_id), None)]
+            yield _expire_topic(group_id, topic, groups.get(group_id), offsets, now_ms, retention_ms)
 
 
 def offset_tombstone(group_id: str, place: TopicPartition) -> LogRecord:
@@ -68,12 +62,12 @@ def _tombstones_if_unused(group: Group | None, offsets: CommittedOffsets) -> lis
     return group_tombstones(group)
 
 
-def _sweep_topic(
+def _expire_topic(
     group_id: str, topic: str, group: Group | None, offsets: CommittedOffsets, now_ms: Millis, retention_ms: int
-) -> Step:
+) -> ExpiryStep:
     idle = _idle(group)
     if idle is None or topic in idle.read_topics:
-        return Step([], looked_at=1)
+        return ExpiryStep([], looked_at=1)
     tombstones = []
     looked_at = 0
     for partition, committed_ms, expires_ms in offsets.times(group_id, topic):
@@ -82,7 +76,7 @@ def _sweep_topic(
             place = TopicPartition(topic, partition)
             if not offsets.is_unstable(group_id, place):
                 tombstones.append(offset_tombstone(group_id, place))
-    return Step(tombstones, looked_at)
+    return ExpiryStep(tombstones, looked_at)
 
 
 def _idle(group: Group | None) -> _Idle | None:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
 
     from headrace.coordinators.effects import Caller, Now, Token
+    from headrace.coordinators.groups.group import Group
     from headrace.coordinators.groups.offsets.committed_offsets import CommittedOffset, CommittedOffsets
-    from headrace.coordinators.groups.offsets.expiry import Group
     from headrace.wire.messages.offset_commit import OffsetCommitRequestTopic
     from headrace.wire.messages.offset_fetch import OffsetFetchRequestTopics
     from headrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
