@@ -11,7 +11,7 @@ from headrace.broker.metadata.quorum import APPLIED_AT_ONCE
 from headrace.broker.replicas import in_sync_review
 from headrace.metadata.commands.partition_commands import change_in_sync
 from headrace.metadata.commands.topic_commands import NewTopic, create_topics
-from headrace.metadata.decisions import slices as sweeps
+from headrace.metadata.decisions import slices
 from headrace.metadata.decisions.decision import Decision
 from headrace.metadata.decisions.slices import CHANGED_MAX
 from headrace.metadata.image.cluster_image import Draft
@@ -43,7 +43,7 @@ SEEDS = (3, 5)
 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps, "CHANGED_MAX", FEW_AT_ONCE)
+    monkeypatch.setattr(slices, "CHANGED_MAX", FEW_AT_ONCE)
 
 
 @pytest.mark.usefixtures("small_slices")

@@ -59,7 +59,7 @@ from headrace.broker.replicas.reconciler import Reconciler
 from headrace.broker.replicas.scrub import Scrub
 from headrace.metadata.image.cluster_image import EMPTY_IMAGE
 from headrace.metadata.image.effective_configs import NodeConfigs, node_settings
-from headrace.metadata.image.incarnations import Life
+from headrace.metadata.image.incarnations import Incarnation
 from headrace.model.names import NodeId
 from headrace.raft.membership import ReplicaKey
 from headrace.runtime.tasks import TaskScope
@@ -241,7 +241,7 @@ def _cluster(base: _Base) -> _Cluster:
     addresses = AddressBook(local, quorum)
     peers = Peers(
         local.node_id,
-        Life(local.life, local.incarnation),
+        Incarnation(local.life, local.incarnation),
         world,
         addresses.addresses_of,
         lambda: local.cluster_id(quorum.image),

@@ -19,7 +19,7 @@ LONG_HENCE_MS: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
-class Follower:
+class RemoteReplica:
     broker_epoch: int
     """Which life of the node fetches. Another one may have another disk."""
     written: Offset = NO_OFFSET
@@ -31,12 +31,12 @@ class Follower:
     log_start: Offset = NO_OFFSET
 
 
-class Followers:
+class RemoteReplicas:
     """Begins anew with each leader epoch: what was true under another leader need not be so here."""
 
     def __init__(self, node_ids: Iterable[NodeId] = (), now_ms: int = 0) -> None:
         # Nobody has fetched yet, but everybody has the time of one lag to do so.
-        self._known = {node_id: Follower(-1, caught_up_ms=now_ms, fetched_ms=now_ms) for node_id in node_ids}
+        self._known = {node_id: RemoteReplica(-1, caught_up_ms=now_ms, fetched_ms=now_ms) for node_id in node_ids}
 
     def fetched(
         self,
@@ -53,7 +53,7 @@ class Followers:
         if follower is not None and broker_epoch < follower.broker_epoch:
             return  # a life that is over: its fetch was long on the way
         if follower is None or follower.broker_epoch not in {-1, broker_epoch}:
-            follower = self._known[node_id] = Follower(broker_epoch)
+            follower = self._known[node_id] = RemoteReplica(broker_epoch)
         follower.broker_epoch = broker_epoch
         if written >= end:
             follower.caught_up_ms = now_ms

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_NODE, NO_OFFSET, Epoch, NodeId, Offset
-from headrace.replication.remote_replicas import Followers
+from headrace.replication.remote_replicas import RemoteReplicas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,6 @@ class Replica:
     __slots__ = (
         "_counts_written",
         "_epoch_start",
-        "_followers",
         "_in_doubt",
         "_in_sync_needed",
         "_is_leased",
@@ -43,6 +42,7 @@ class Replica:
         "_min_insync",
         "_others_reached",
         "_proposed",
+        "_remote_replicas",
         "eligible",
         "flushed",
         "high_watermark",
@@ -86,7 +86,7 @@ class Replica:
         self._proposed: tuple[NodeId, ...] | None = None
         self._in_doubt: tuple[NodeId, ...] = ()
         """Of earlier proposals whose outcome is not known."""
-        self._followers = Followers()
+        self._remote_replicas = RemoteReplicas()
         self._epoch_start = NO_OFFSET
         """Where our log ended when we began to lead: what was committed before lies below."""
         self._counts_written = durability == "written"
@@ -112,7 +112,9 @@ class Replica:
         self.is_leader = self._is_leased
         self._proposed, self._in_doubt = None, ()
         self.replicas = tuple(in_sync if replicas is None else replicas)
-        self._followers = Followers((node_id for node_id in self.replicas if node_id != self.node_id), now_ms)
+        self._remote_replicas = RemoteReplicas(
+            (node_id for node_id in self.replicas if node_id != self.node_id), now_ms
+        )
         return self.set_in_sync(in_sync, eligible)
 
     def become_follower(self, epoch: Epoch, leader: NodeId, replicas: Iterable[NodeId]) -> None:
@@ -166,17 +168,17 @@ class Replica:
         Our log begins at `log_start`."""
         if not self.is_leader or self._proposed is not None:
             return None
-        oldest_ms = self._followers.heard(heard_ms, self.written)
+        oldest_ms = self._remote_replicas.heard(heard_ms, self.written)
         returning = self._returning(is_here)
         if now_ms - oldest_ms <= lag_max_ms and not returning and not self._in_doubt:
             return None  # as nearly always, for nearly all partitions
-        slow = self._followers.too_slow(self.in_sync, now_ms, lag_max_ms)
+        slow = self._remote_replicas.too_slow(self.in_sync, now_ms, lag_max_ms)
         # A new leader does not know the high watermark of the one before, only that it has all that lies below.
         committed = max(self.high_watermark, self._epoch_start)
         back = {
             node_id
             for node_id in returning
-            if self._followers.caught_up(node_id, committed, log_start, now_ms, lag_max_ms)
+            if self._remote_replicas.caught_up(node_id, committed, log_start, now_ms, lag_max_ms)
         }
         wanted = tuple(sorted((set(self.in_sync) - slow) | back))
         if wanted == self.in_sync and set(self._in_doubt) <= set(wanted):
@@ -203,11 +205,11 @@ class Replica:
 
     def broker_epoch_of(self, node_id: NodeId) -> int:
         """The life of a follower that has fetched here; -1 if none has."""
-        return self._followers.broker_epoch(node_id)
+        return self._remote_replicas.broker_epoch(node_id)
 
     def begins_everywhere_at(self, offset: Offset) -> bool:
         """Whether no other replica that may lead has anything before `offset`, for good."""
-        return all(self._followers.log_start(it) >= offset for it in self._members if it != self.node_id)
+        return all(self._remote_replicas.log_start(it) >= offset for it in self._members if it != self.node_id)
 
     @property
     def _members(self) -> set[NodeId]:
@@ -244,7 +246,7 @@ class Replica:
         log_start: Offset = NO_OFFSET,
     ) -> Offset:
         """A follower asks for what follows `written`; of that, everything before `flushed` is on its device."""
-        self._followers.fetched(node_id, broker_epoch, written, flushed, self.written, now_ms, log_start)
+        self._remote_replicas.fetched(node_id, broker_epoch, written, flushed, self.written, now_ms, log_start)
         self._review_in_sync()
         return self._advance()
 
@@ -278,7 +280,7 @@ class Replica:
             self._others_reached: Offset = NO_OFFSET
             return
         others = self._members - {self.node_id}
-        reached = (self._followers.reached(node_id, counts_written=self._counts_written) for node_id in others)
+        reached = (self._remote_replicas.reached(node_id, counts_written=self._counts_written) for node_id in others)
         self._others_reached = min(reached, default=_UNBOUNDED)
 
     # ---- checks

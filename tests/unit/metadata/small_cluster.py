@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.metadata.decisions.decision import Outcome
-    from headrace.metadata.decisions.slices import Change
+    from headrace.metadata.decisions.slices import PartitionChange
 
 NODE = NodeConfigs.checked(NodeId(1), {})
 
@@ -59,7 +59,7 @@ def refused(outcome: Outcome[object]) -> tuple[ErrorCode, str]:
     return outcome.result.code, outcome.result.message
 
 
-def swept(image: ClusterImage, *changes: Change) -> Decision[int]:
+def swept(image: ClusterImage, *changes: PartitionChange) -> Decision[int]:
     """All that the changes do to the partitions of `image`, as one decision. The response is to how many."""
     records = [it for change in changes for it in first_slice(image, [change]).records]
     return Decision(tuple(records), len(records))

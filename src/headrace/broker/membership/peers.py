@@ -28,7 +28,7 @@ from headrace.wire.messages.greet import GreetRequest, GreetResponse
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headrace.metadata.image.incarnations import Life
+    from headrace.metadata.image.incarnations import Incarnation
     from headrace.model.names import NodeId
     from headrace.raft.messages import OutboundMessage
     from headrace.runtime.network import Address
@@ -59,7 +59,7 @@ class Peers:
     def __init__(
         self,
         node_id: NodeId,
-        life: Life,
+        life: Incarnation,
         world: World,
         addresses: Addresses,
         cluster_id: Callable[[], str],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from headrace.broker.metadata.entries import batch_of, entries_of
 from headrace.broker.metadata.snapshots import encode_snapshot, open_snapshot
-from headrace.metadata.image.incarnations import UNSAID, Life
+from headrace.metadata.image.incarnations import UNKNOWN_INCARNATION, Incarnation
 from headrace.model.names import NodeId, Offset
 from headrace.raft.log import Term
 from headrace.raft.membership import ReplicaKey
@@ -40,7 +40,7 @@ RaftRequest = (
 )
 
 
-def to_wire(letter: OutboundMessage, cluster_id: str, life: Life = UNSAID) -> RaftRequest:
+def to_wire(letter: OutboundMessage, cluster_id: str, life: Incarnation = UNKNOWN_INCARNATION) -> RaftRequest:
     """`life` is the sender's: whoever knows a later one of its disk does not believe what this one says."""
     request = _request(letter, cluster_id)
     request.life, request.incarnation = life
@@ -113,8 +113,8 @@ def _request(letter: OutboundMessage, cluster_id: str) -> RaftRequest:
             assert_never(message)
 
 
-def life_of(request: RaftRequest) -> Life:
-    return Life(request.life, request.incarnation)
+def life_of(request: RaftRequest) -> Incarnation:
+    return Incarnation(request.life, request.incarnation)
 
 
 def from_wire(request: RaftRequest) -> Message:

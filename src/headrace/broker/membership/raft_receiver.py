@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.broker.membership.raft_messages import from_wire, life_of
 from headrace.broker.metadata.snapshots import checking
-from headrace.metadata.image.incarnations import is_over
+from headrace.metadata.image.incarnations import is_superseded
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NodeId
 from headrace.runtime.tasks import Pace
@@ -78,7 +78,7 @@ class RaftReceiver:
         says to have on disk. What this node's log says is enough to know it, whether agreed on or not."""
         source, life = NodeId(message.source), life_of(message)
         images = (self._quorum.image, self._quorum.found_image)
-        return any(is_over(image.nodes.get(source), message.directory, life) for image in images)
+        return any(is_superseded(image.nodes.get(source), message.directory, life) for image in images)
 
 
 def _damaged(message: RaftRequest, damage: CorruptBatch) -> ErrorCode:

@@ -135,7 +135,7 @@ class Registration:
                     local.rack,
                     directory=local.directory,
                     session_ms=local.timing.session_ms,
-                    life=local.life,
+                    start_count=local.life,
                     is_heard=self._controller.is_heard(local.node_id),
                 ),
             )

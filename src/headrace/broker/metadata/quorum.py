@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 from headrace.broker.metadata.entries import decided_batch, records_of
 from headrace.broker.metadata.snapshots import building, image_of, image_payload
 from headrace.metadata.decisions.decision import Decision
-from headrace.metadata.decisions.slices import Sweep
+from headrace.metadata.decisions.slices import SlicedChange
 from headrace.metadata.elections.eligible_replicas import with_eligible
 from headrace.metadata.image.cluster_image import EMPTY_IMAGE, ClusterImage, Draft
 from headrace.metadata.image.records import TopicDeleted
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.broker.metadata.store import MetadataStore
-    from headrace.metadata.decisions.slices import Change
+    from headrace.metadata.decisions.slices import PartitionChange
     from headrace.metadata.image.effective_configs import NodeConfigs
     from headrace.metadata.image.records import MetadataRecord
     from headrace.model.names import NodeId, TopicId
@@ -228,13 +228,13 @@ class Quorum:
             await self.sweep(change, decision.loser)
         return decision.response
 
-    async def sweep(self, change: Change, loser: NodeId = NO_NODE) -> int:
-        """Change all partitions that need it, a slice in each turn. How many, once that is agreed on.
+    async def sweep(self, change: PartitionChange, loser: NodeId = NO_NODE) -> int:
+        """PartitionChange all partitions that need it, a slice in each turn. How many, once that is agreed on.
 
         Raises Refusal NOT_CONTROLLER if another node takes over on the way. Then it is for that one to go on.
         """
         await self._ready_to_decide()
-        sweep, count = Sweep(self._pending_image, change), 0
+        sweep, count = SlicedChange(self._pending_image, change), 0
         under_way: deque[Offset] = deque()
         term = self._raft.term
         while not sweep.is_over:

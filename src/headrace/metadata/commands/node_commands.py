@@ -13,7 +13,7 @@ from headrace.metadata.elections.partition_leaders import (
     partitions_of,
     taking_over,
 )
-from headrace.metadata.image.incarnations import Life, is_over
+from headrace.metadata.image.incarnations import Incarnation, is_superseded
 from headrace.metadata.image.records import (
     ClusterNamed,
     Endpoint,
@@ -27,14 +27,14 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NODE_ID_MAX, PORT_MAX, NodeId, ProducerId
 
 if TYPE_CHECKING:
-    from headrace.metadata.decisions.slices import Change
+    from headrace.metadata.decisions.slices import PartitionChange
     from headrace.metadata.image.cluster_image import ClusterImage, Node
 
 PRODUCER_IDS_PER_BLOCK = 1_000  # one metadata record per thousand new producers; what a node does not use is lost
 HOST_LENGTH_MAX = 255  # of a name in DNS
 PRODUCER_ID_MAX = 2**63 - 1  # the field's size
 NOT_YET = -1
-"""In place of a broker epoch: the last life of the node is still being taken apart."""
+"""In place of a broker epoch: what the node led before it started anew is still being taken from it."""
 
 
 class ProducerIdBlock(NamedTuple):
@@ -61,7 +61,7 @@ def admit_node(
     *,
     directory: bytes = b"",
     session_ms: int = SESSION_MS,
-    life: int = 0,
+    start_count: int = 0,
     is_heard: bool = False,
 ) -> Decision[str]:
     """A node asks to be part of the cluster. It is registered, and hears the rest from the metadata log.
@@ -85,7 +85,7 @@ def admit_node(
         rack,
         directory=directory,
         session_ms=session_ms,
-        life=life,
+        start_count=start_count,
         is_heard=is_heard,
     )
     cluster_id = "" if registered.response == NOT_YET else image.cluster_id
@@ -101,26 +101,48 @@ def register_node(
     *,
     directory: bytes = b"",
     session_ms: int = SESSION_MS,
-    life: int = 0,
+    start_count: int = 0,
     is_heard: bool = False,
 ) -> Decision[int]:
-    """A node starts a new life: whatever the last one led or was in sync with ends. The response is its broker epoch.
+    """A node has started anew: whatever it led or was in sync with before ends. The response is its broker epoch.
 
-    It is fenced until it has caught up with the metadata and asks to be let in. Asking twice in a life changes nothing.
-    `is_heard`: the last life still says that it is there, so that this one must be on a copy of its disk.
+    It is fenced until it has caught up with the metadata and asks to be let in. Asking twice changes nothing.
+    `is_heard`: somebody still says that he is this node, so that this one must be on a copy of its disk.
 
-    NOT_YET if the last one had too much for one moment: that is taken from it first, and it has to ask again. A life
-    that is registered must not find itself leading in the epoch of the last one, nor an empty disk in sync: not even if
-    the controller is lost in the middle.
+    NOT_YET if it had too much for one moment: that is taken from it first, and it has to ask again. Once registered it
+    must not find itself leading in an epoch of before, nor an empty disk in sync: not even if the controller is lost in
+    the middle.
     """
     known = image.nodes.get(node_id)
     if known is not None and known.incarnation == incarnation:
         return Decision((), known.broker_epoch)
     _check_registration(node_id, endpoints, session_ms)
-    # What was flushed in the last life is still there. On another disk, or an older copy of this one, it is not.
+    # What was flushed before is still there. On another disk, or an older copy of this one, it is not.
     is_other_disk = known is not None and known.directory not in {b"", directory}
-    has_lost_disk = is_other_disk or is_over(known, directory, Life(life, incarnation))
-    if has_lost_disk and image.is_here(node_id):
+    has_lost_disk = is_other_disk or is_superseded(known, directory, Incarnation(start_count, incarnation))
+    _check_not_running(node_id, is_elsewhere=has_lost_disk and image.is_here(node_id), is_heard=is_heard)
+    registered = NodeRegistered(
+        node_id,
+        incarnation,
+        endpoints,
+        rack,
+        image.registrations + 1,
+        directory,
+        is_fenced=True,
+        session_ms=session_ms,
+        start_count=(
+            start_count
+            if known is None or is_other_disk or not start_count
+            else max(start_count, known.start_count + 1)
+        ),
+    )
+    if known is None:
+        return Decision((registered,), registered.broker_epoch)
+    return _registered_again(image, known, registered, has_lost_disk=has_lost_disk)
+
+
+def _check_not_running(node_id: NodeId, *, is_elsewhere: bool, is_heard: bool) -> None:
+    if is_elsewhere:
         raise Refusal(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"node {node_id} is running, with another data directory; give this node another --node-id. "
@@ -132,26 +154,19 @@ def register_node(
             f"node {node_id} is running, and this is another process; if its data directory was copied, choose an "
             "empty one and another --node-id. If it has just crashed: in a few seconds that is known",
         )
-    broker_epoch = image.registrations + 1
-    registered = NodeRegistered(
-        node_id,
-        incarnation,
-        endpoints,
-        rack,
-        broker_epoch,
-        directory,
-        is_fenced=True,
-        session_ms=session_ms,
-        life=life if known is None or is_other_disk or not life else max(life, known.life + 1),
-    )
-    if known is None:
-        return Decision((registered,), broker_epoch)
+
+
+def _registered_again(
+    image: ClusterImage, known: Node, registered: NodeRegistered, *, has_lost_disk: bool
+) -> Decision[int]:
+    """Others take over from the node that it was; if that is too much at once, it is registered later."""
+    node_id = known.node_id
     fenced = NodeChanged(node_id, True, known.is_draining)
     changes = taking_over(node_id, has_lost_disk=has_lost_disk)
     taken, is_all = first_slice(image.apply(fenced), changes)
     loser = node_id if has_lost_disk else NO_NODE
     if is_all or not has_part_in_any(image, node_id, has_lost_disk=has_lost_disk):
-        return Decision((registered, *taken), broker_epoch, loser)
+        return Decision((registered, *taken), registered.broker_epoch, loser)
     return Decision((fenced, *taken), NOT_YET, loser, changes)
 
 
@@ -200,7 +215,9 @@ def drain_node(image: ClusterImage, node_id: NodeId, broker_epoch: int | None = 
     return _begun((draining,), image, changes)
 
 
-def _begun(of_nodes: tuple[NodeChanged, ...], image: ClusterImage, changes: tuple[Change, ...]) -> Decision[None]:
+def _begun(
+    of_nodes: tuple[NodeChanged, ...], image: ClusterImage, changes: tuple[PartitionChange, ...]
+) -> Decision[None]:
     """Changes of nodes, and what follows from them for their partitions."""
     records, is_all = first_slice(image.apply_all(of_nodes), changes)
     return Decision((*of_nodes, *records), None, rest=() if is_all else changes)

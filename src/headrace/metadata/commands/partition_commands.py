@@ -28,7 +28,7 @@ from headrace.model.names import NO_NODE, Epoch, LogId
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.metadata.decisions.slices import Change
+    from headrace.metadata.decisions.slices import PartitionChange
     from headrace.metadata.image.cluster_image import ClusterImage, Partition
     from headrace.metadata.image.effective_configs import NodeConfigs
     from headrace.model.names import NodeId, TopicId
@@ -198,7 +198,7 @@ def elect_leaders(image: ClusterImage, wanted: Sequence[Election]) -> Decision[l
     return Decision(tuple(records), outcomes)
 
 
-def unclean_election(configs: NodeConfigs) -> Change:
+def unclean_election(configs: NodeConfigs) -> PartitionChange:
     """Where nobody leads, and the topic would rather lose records than wait (`unclean.leader.election.enable`)."""
 
     def elect_any(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:

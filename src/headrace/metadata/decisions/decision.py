@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from headrace.model.names import NO_NODE
 
 if TYPE_CHECKING:
-    from headrace.metadata.decisions.slices import Change
+    from headrace.metadata.decisions.slices import PartitionChange
     from headrace.metadata.image.records import MetadataRecord
     from headrace.model.errors import Refusal
     from headrace.model.names import NodeId
@@ -28,8 +28,8 @@ class Decision(Generic[Response_co]):
     response: Response_co
     loser: NodeId = NO_NODE
     """A node that has lost what it had of the partitions that the records change."""
-    rest: tuple[Change, ...] = ()
-    """What is to be done to all other partitions before the answer is given, in slices: see `sweeps`."""
+    rest: tuple[PartitionChange, ...] = ()
+    """What is to be done to all other partitions before the answer is given, in slices: see `slices`."""
 
 
 @dataclass(frozen=True, slots=True)

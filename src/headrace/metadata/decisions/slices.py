@@ -18,17 +18,17 @@ from headrace.model.names import TopicId
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Change = Callable[[ClusterImage, TopicId, Partition], PartitionChanged | None]
+PartitionChange = Callable[[ClusterImage, TopicId, Partition], PartitionChanged | None]
 """What is to become of a partition, in this image. None: it stays as it is."""
 
 CHANGED_MAX: Final = 200  # records of a slice: to decide and write them takes some 5 ms, to apply them as much
 LOOKED_AT_MAX: Final = 2000  # partitions of a slice, most of which stay as they are
 
 
-class Sweep:
+class SlicedChange:
     """One walk over all partitions. Call `next_slice` until it `is_over`."""
 
-    def __init__(self, image: ClusterImage, change: Change) -> None:
+    def __init__(self, image: ClusterImage, change: PartitionChange) -> None:
         """Partitions that come later are not visited: whoever creates them knows who is there."""
         self._change = change
         self._topic_ids = [topic.topic_id for topic in image.sorted_topics()]
@@ -69,13 +69,13 @@ class FirstSlice(NamedTuple):
     is_all: bool
 
 
-def first_slice(image: ClusterImage, changes: Iterable[Change]) -> FirstSlice:
+def first_slice(image: ClusterImage, changes: Iterable[PartitionChange]) -> FirstSlice:
     """As much as fits into the command that makes the changes necessary: in a small cluster, all. No two of the changes
     are about the same partition."""
     records: list[PartitionChanged] = []
     for change in changes:
-        sweep = Sweep(image, change)
-        records += sweep.next_slice(image, CHANGED_MAX - len(records))
-        if not sweep.is_over:
+        sliced = SlicedChange(image, change)
+        records += sliced.next_slice(image, CHANGED_MAX - len(records))
+        if not sliced.is_over:
             return FirstSlice(records, is_all=False)
     return FirstSlice(records, is_all=True)

@@ -26,7 +26,7 @@ from headrace.model.names import NO_NODE, LogId
 
 if TYPE_CHECKING:
     from headrace.metadata.decisions.decision import Decision
-    from headrace.metadata.decisions.slices import Change
+    from headrace.metadata.decisions.slices import PartitionChange
     from headrace.metadata.image.cluster_image import ClusterImage, Partition
     from headrace.metadata.image.effective_configs import NodeConfigs
     from headrace.model.names import NodeId, TopicId
@@ -81,7 +81,7 @@ def in_sync_needed(image: ClusterImage, topic_id: TopicId, configs: NodeConfigs)
     return settings.min_insync_replicas if settings.commits_when_flushed else 0
 
 
-def review_of_eligible(configs: NodeConfigs) -> Change:
+def review_of_eligible(configs: NodeConfigs) -> PartitionChange:
     """Settings have changed, and with them how many are enough: leaders wait no longer for those who were eligible.
 
     To be completed by `with_eligible`.

@@ -23,7 +23,7 @@ from headrace.model.names import NO_NODE, Epoch
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from headrace.metadata.decisions.slices import Change
+    from headrace.metadata.decisions.slices import PartitionChange
     from headrace.metadata.image.cluster_image import ClusterImage, Partition, Topic
     from headrace.model.names import LogId, NodeId, TopicId
 
@@ -137,7 +137,7 @@ def has_part_in_any(image: ClusterImage, node_id: NodeId, *, has_lost_disk: bool
     )
 
 
-def taking_over(*gone: NodeId, has_lost_disk: bool = False) -> tuple[Change, ...]:
+def taking_over(*gone: NodeId, has_lost_disk: bool = False) -> tuple[PartitionChange, ...]:
     """The changes of all partitions when nodes are gone: first what they led, for nobody can write there."""
 
     def of_what_they_led(image: ClusterImage, topic_id: TopicId, partition: Partition) -> PartitionChanged | None:

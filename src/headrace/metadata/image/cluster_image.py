@@ -47,7 +47,7 @@ class Node:
     is_fenced: bool = False
     is_draining: bool = False
     session_ms: int = SESSION_MS
-    life: int = 0
+    start_count: int = 0
 
     @property
     def may_lead(self) -> bool:
@@ -377,7 +377,7 @@ class Draft:
             record.directory,
             record.is_fenced,
             session_ms=record.session_ms,
-            life=record.life,
+            start_count=record.start_count,
         )
         self._image = replace(
             self._image,

@@ -144,7 +144,7 @@ def _to_wire(record: MetadataRecord) -> WireRecord:
                 record.directory,
                 record.is_fenced,
                 record.session_ms,
-                record.life,
+                record.start_count,
             )
         case NodeChanged():
             return wire.NodeChangedRecord(record.node_id, record.is_fenced, record.is_draining)

@@ -49,7 +49,7 @@ class NodeRegistered:
     is_fenced: bool = False
     session_ms: int = SESSION_MS
     """For so long the node goes on leading without hearing from a controller."""
-    life: int = 0
+    start_count: int = 0
     """How often its disk was started; 0 if that is not known."""
 
 

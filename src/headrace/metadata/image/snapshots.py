@@ -52,7 +52,7 @@ def _node(node: Node) -> Iterator[MetadataRecord]:
         node.directory,
         node.is_fenced,
         node.session_ms,
-        node.life,
+        node.start_count,
     )
     if node.is_draining:
         yield NodeChanged(node.node_id, node.is_fenced, node.is_draining)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.partitions.partition import Partition
 from headrace.metadata.configs.internal_topics import is_internal
-from headrace.metadata.decisions import slices as sweeps
+from headrace.metadata.decisions import slices
 from headrace.model.names import LogId, TopicPartition
 from headrace.replication.replica import Replica
 from headrace.simulation.checks.writes import note_writes_to, written_by
@@ -149,7 +149,7 @@ class ReplicaWatch:
 
     def check_image(self, image: ClusterImage) -> None:
         """Every image that was ever decided comes here once."""
-        is_one_slice = image.partition_count <= sweeps.CHANGED_MAX  # else a fenced node may be in sync for a moment
+        is_one_slice = image.partition_count <= slices.CHANGED_MAX  # else a fenced node may be in sync for a moment
         for topic in image.sorted_topics():
             for state in topic.in_order():
                 log_id, name = LogId(topic.topic_id, state.partition), TopicPartition(topic.name, state.partition)

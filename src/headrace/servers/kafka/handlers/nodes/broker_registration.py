@@ -31,7 +31,7 @@ async def handle(message: BrokerRegistrationRequest, request: Request) -> Broker
                 message.rack,
                 directory=message.log_dirs[0] if message.log_dirs else b"",
                 session_ms=message.session_ms,
-                life=message.life,
+                start_count=message.life,
                 is_heard=node.controller.is_heard(NodeId(message.broker_id)),
             ),
         )

@@ -36,7 +36,7 @@ async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterRe
                 message.rack,
                 directory=message.directory_id,
                 session_ms=message.session_ms,
-                life=message.life,
+                start_count=message.life,
                 is_heard=node.controller.is_heard(NodeId(message.node_id)),
             ),
         )

@@ -15,7 +15,7 @@ from headrace.metadata.commands.node_commands import (
 from headrace.metadata.commands.partition_commands import InSyncMember, IsrChange, change_in_sync
 from headrace.metadata.commands.topic_commands import NewTopic
 from headrace.metadata.commands.upkeep import taken_from_absent
-from headrace.metadata.decisions.slices import CHANGED_MAX, LOOKED_AT_MAX, Sweep, first_slice
+from headrace.metadata.decisions.slices import CHANGED_MAX, LOOKED_AT_MAX, SlicedChange, first_slice
 from headrace.metadata.elections.eligible_replicas import with_eligible
 from headrace.metadata.image.records import ClusterNamed, NodeRegistered, PartitionChanged, TopicDeleted
 from headrace.model.errors import ErrorCode, Refusal
@@ -39,9 +39,9 @@ def swept_slices(image, *changes, loser=NO_NODE):
     """The image after all slices, and how many records each had."""
     sizes = []
     for change in changes:
-        sweep = Sweep(image, change)
-        while not sweep.is_over:
-            records = sweep.next_slice(image)
+        sliced = SlicedChange(image, change)
+        while not sliced.is_over:
+            records = sliced.next_slice(image)
             sizes.append(len(records))
             image = image.apply_all(records)
     return image, sizes
@@ -67,24 +67,24 @@ def test_where_all_fits_into_one_decision_nothing_is_left():
 def test_a_slice_looks_at_a_bounded_number_of_partitions():
     image = with_topics(cluster_of(1), NewTopic("wide", LOOKED_AT_MAX + 1, 1))
     looks = []
-    sweep = Sweep(image, lambda *seen: looks.append(seen))
-    sweep.next_slice(image)
-    assert (len(looks), sweep.is_over) == (LOOKED_AT_MAX, False)
-    sweep.next_slice(image)
-    assert (len(looks), sweep.is_over) == (LOOKED_AT_MAX + 1, True)
+    sliced = SlicedChange(image, lambda *seen: looks.append(seen))
+    sliced.next_slice(image)
+    assert (len(looks), sliced.is_over) == (LOOKED_AT_MAX, False)
+    sliced.next_slice(image)
+    assert (len(looks), sliced.is_over) == (LOOKED_AT_MAX + 1, True)
 
 
 def test_what_changes_between_two_slices_counts(image):
     """A topic is deleted, and the node is back."""
     fenced = image.apply_all(fence_node(image, ONE).records)
-    sweep = Sweep(fenced, taken_from_absent)
-    fenced = fenced.apply_all(sweep.next_slice(fenced))
+    sliced = SlicedChange(fenced, taken_from_absent)
+    fenced = fenced.apply_all(sliced.next_slice(fenced))
     back = fenced.apply_all(unfence_node(fenced, ONE, fenced.nodes[ONE].broker_epoch).records)
-    assert sweep.next_slice(back) == []
-    sweep = Sweep(image, taken_from_absent)
+    assert sliced.next_slice(back) == []
+    sliced = SlicedChange(image, taken_from_absent)
     gone = image.apply(TopicDeleted(image.topic_named("wide").topic_id))
-    assert sweep.next_slice(gone) == []
-    assert sweep.is_over
+    assert sliced.next_slice(gone) == []
+    assert sliced.is_over
 
 
 def test_whoever_decides_next_finds_what_was_left(image):
