@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headrace.metadata.commands.assignments import seats
+from headrace.metadata.commands.assignments import usable_nodes
 from headrace.metadata.commands.config_commands import (
     ConfigEdit,
     ConfigOperation,
@@ -198,7 +198,7 @@ class MetadataLog(RuleBasedStateMachine):
 
     @rule()
     def rebalance(self) -> None:
-        if seats(self.image):
+        if usable_nodes(self.image):
             self.submit(reassign(self.image, plan_rebalance(self.image)))
 
     @rule(choice=st.integers(0, 100), kind=st.sampled_from(ElectionKind))

@@ -1,4 +1,4 @@
-"""Who keeps up: what a leader knows of its followers, and which of them it would have in the in-sync set.
+"""What a leader knows of the other replicas: how far each has come, and which of them keep up.
 
 A follower is caught up while each of its fetches begins where our log ended at its fetch before. Where it has all of
 our log its fetches say nothing of it: there it is caught up for as long as anything is heard of the node. One that has
@@ -21,7 +21,7 @@ LONG_HENCE_MS: Final = 2**63 - 1
 @dataclass(slots=True)
 class RemoteReplica:
     broker_epoch: int
-    """Which life of the node fetches. Another one may have another disk."""
+    """The node's registration: after another one it may have another disk."""
     written: Offset = NO_OFFSET
     flushed: Offset = NO_OFFSET
     caught_up_ms: int = 0
@@ -51,7 +51,7 @@ class RemoteReplicas:
         """A follower asks for what follows `written`, and says how much of it is on its disk. Our log ends at `end`."""
         follower = self._known.get(node_id)
         if follower is not None and broker_epoch < follower.broker_epoch:
-            return  # a life that is over: its fetch was long on the way
+            return  # sent before the node started anew: it was long on the way
         if follower is None or follower.broker_epoch not in {-1, broker_epoch}:
             follower = self._known[node_id] = RemoteReplica(broker_epoch)
         follower.broker_epoch = broker_epoch

@@ -204,7 +204,7 @@ class Replica:
         self._review_in_sync()
 
     def broker_epoch_of(self, node_id: NodeId) -> int:
-        """The life of a follower that has fetched here; -1 if none has."""
+        """The broker epoch with which a follower has last fetched here; -1 if it never has."""
         return self._remote_replicas.broker_epoch(node_id)
 
     def begins_everywhere_at(self, offset: Offset) -> bool:

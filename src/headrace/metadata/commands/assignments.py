@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.metadata.placement.consistent_hashing import Loads, Seat, place_behind, place_partitions
+from headrace.metadata.placement.consistent_hashing import Loads, UsableNode, place_behind, place_partitions
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import LogId
 
@@ -27,9 +27,9 @@ class CreatedPartition(NamedTuple):
     replicas: tuple[NodeId, ...]
 
 
-def seats(image: ClusterImage) -> list[Seat]:
+def usable_nodes(image: ClusterImage) -> list[UsableNode]:
     """The nodes that take new replicas."""
-    return [Seat(node.node_id, node.rack) for node in image.sorted_nodes() if node.may_lead]
+    return [UsableNode(node.node_id, node.rack) for node in image.sorted_nodes() if node.may_lead]
 
 
 def spread(
@@ -38,7 +38,7 @@ def spread(
     """Over the nodes that take new replicas. If they are too few, others get some as well, as in Kafka: they are away
     or draining now, and in sync when they have come back. Without that a lost node would keep topics from being made.
     """
-    nodes = seats(image)
+    nodes = usable_nodes(image)
     if replication_factor < 1:
         raise Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -55,7 +55,7 @@ def spread(
     loads = Loads(image.loads)
     placed = place_partitions(nodes, loads, log_ids, min(replication_factor, len(nodes)))
     if replication_factor > len(nodes):
-        absent = [Seat(it.node_id, it.rack) for _, it in sorted(image.nodes.items()) if not it.may_lead]
+        absent = [UsableNode(it.node_id, it.rack) for _, it in sorted(image.nodes.items()) if not it.may_lead]
         placed = place_behind(nodes, placed, absent, loads, log_ids, replication_factor)
     return [CreatedPartition(log_id.partition, replicas) for log_id, replicas in zip(log_ids, placed, strict=True)]
 

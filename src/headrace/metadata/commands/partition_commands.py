@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.metadata.commands.assignments import seats
+from headrace.metadata.commands.assignments import usable_nodes
 from headrace.metadata.decisions.decision import Decision, Outcome
 from headrace.metadata.elections.partition_leaders import (
     Election,
@@ -332,4 +332,4 @@ def plan_rebalance(image: ClusterImage) -> list[Reassignment]:
     current = {
         LogId(topic.topic_id, partition.partition): partition.target for topic, partition in partitions_of(image)
     }
-    return [Reassignment(log_id, replicas) for log_id, replicas in rebalanced(seats(image), current).items()]
+    return [Reassignment(log_id, replicas) for log_id, replicas in rebalanced(usable_nodes(image), current).items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.metadata.commands.assignments import seats
+from headrace.metadata.commands.assignments import usable_nodes
 from headrace.metadata.commands.partition_commands import Reassignment, ended_move, reassign
 from headrace.metadata.configs.internal_topics import CONSUMER_OFFSETS, INTERNAL_REPLICAS, TRANSACTION_STATE
 from headrace.metadata.decisions.decision import Decision
@@ -40,8 +40,8 @@ def widen_internal_topics(image: ClusterImage) -> Decision[int]:
     They were created when there were fewer nodes, perhaps only one. A few at a time; the next follow when these are
     in sync.
     """
-    places = seats(image)
-    wanted = min(INTERNAL_REPLICAS, len(places))
+    nodes = usable_nodes(image)
+    wanted = min(INTERNAL_REPLICAS, len(nodes))
     topics = [image.topic_named(name) for name in (CONSUMER_OFFSETS, TRANSACTION_STATE)]
     ours = [
         (LogId(topic.topic_id, partition.partition), partition)
@@ -54,7 +54,7 @@ def widen_internal_topics(image: ClusterImage) -> Decision[int]:
     loads = Loads(image.loads)
     moves = []
     for log_id, partition in narrow[: max(free, 0)]:
-        replicas = widened(places, loads, log_id, partition.replicas, wanted)
+        replicas = widened(nodes, loads, log_id, partition.replicas, wanted)
         loads.remove(partition.replicas)
         loads.add(replicas)
         moves.append(Reassignment(log_id, replicas))

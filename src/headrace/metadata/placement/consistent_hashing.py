@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from headrace.model.names import LogId, NodeId
 
 
-class Seat(NamedTuple):
+class UsableNode(NamedTuple):
     """A node that takes replicas. Nodes without a rack count as a rack each."""
 
     node_id: NodeId
     rack: str | None = None
 
     @property
-    def place(self) -> str:
+    def failure_domain(self) -> str:
         return f"node {self.node_id}" if self.rack is None else f"rack {self.rack}"
 
 
@@ -62,66 +62,66 @@ class Loads:
 
 
 def place_partitions(
-    seats: Sequence[Seat], loads: Loads, log_ids: Sequence[LogId], replication_factor: int
+    nodes: Sequence[UsableNode], loads: Loads, log_ids: Sequence[LogId], replication_factor: int
 ) -> list[tuple[NodeId, ...]]:
     """The replicas of each new partition, the preferred leader first. `loads` is brought up to date.
 
-    There are at least `replication_factor` seats.
+    There are at least `replication_factor` nodes.
     """
-    assert len(seats) >= replication_factor >= 1
-    total = sum(loads.replicas[seat.node_id] for seat in seats) + replication_factor * len(log_ids)
-    room = -(-total // len(seats))
+    assert len(nodes) >= replication_factor >= 1
+    total = sum(loads.replicas[node.node_id] for node in nodes) + replication_factor * len(log_ids)
+    room = -(-total // len(nodes))
     placed = []
     for log_id in log_ids:
-        replicas = _led_evenly(_choose(seats, loads, log_id, replication_factor, room), loads)
+        replicas = _led_evenly(_choose(nodes, loads, log_id, replication_factor, room), loads)
         loads.add(replicas)
         placed.append(replicas)
     return placed
 
 
 def place_behind(
-    taken: Sequence[Seat],
+    taken: Sequence[UsableNode],
     placed: Sequence[tuple[NodeId, ...]],
-    others: Sequence[Seat],
+    others: Sequence[UsableNode],
     loads: Loads,
     log_ids: Sequence[LogId],
     replication_factor: int,
 ) -> list[tuple[NodeId, ...]]:
-    """More replicas, on other seats, behind those that were placed on all that are `taken`. So none of them leads."""
-    by_id = {seat.node_id: seat for seat in taken}
-    total = sum(loads.replicas[seat.node_id] for seat in others) + (replication_factor - len(taken)) * len(log_ids)
+    """More replicas, on other nodes, behind those that were placed on all that are `taken`. So none of them leads."""
+    by_id = {node.node_id: node for node in taken}
+    total = sum(loads.replicas[node.node_id] for node in others) + (replication_factor - len(taken)) * len(log_ids)
     room = -(-total // len(others))
     wide = []
     for log_id, replicas in zip(log_ids, placed, strict=True):
         kept = [by_id[node_id] for node_id in replicas]
         chosen = _choose(others, loads, log_id, replication_factor, room, kept)
-        wide.append(tuple(seat.node_id for seat in chosen))
+        wide.append(tuple(node.node_id for node in chosen))
         loads.replicas.update(wide[-1][len(replicas) :])
     return wide
 
 
 def _choose(
-    seats: Sequence[Seat], loads: Loads, log_id: LogId, count: int, room: int, kept: Sequence[Seat] = ()
-) -> list[Seat]:
-    """The kept seats and others up to `count`."""
+    nodes: Sequence[UsableNode], loads: Loads, log_id: LogId, count: int, room: int, kept: Sequence[UsableNode] = ()
+) -> list[UsableNode]:
+    """The kept nodes and others up to `count`."""
     chosen = list(kept)
-    ranked = [seat for seat in _ranked(seats, log_id) if seat not in chosen]
+    ranked = [node for node in _ranked(nodes, log_id) if node not in chosen]
     while len(chosen) < count:
-        chosen.append(_next_seat(ranked, chosen, loads, room))
+        chosen.append(_next_node(ranked, chosen, loads, room))
         ranked.remove(chosen[-1])
     return chosen
 
 
-def _next_seat(ranked: Sequence[Seat], chosen: Collection[Seat], loads: Loads, room: int) -> Seat:
+def _next_node(ranked: Sequence[UsableNode], chosen: Collection[UsableNode], loads: Loads, room: int) -> UsableNode:
     """Room on a new rack is best; then a new rack, for safety goes before evenness; then room; then the emptiest."""
-    taken = {seat.place for seat in chosen}
-    apart = [seat for seat in ranked if seat.place not in taken] or ranked
-    with_room = [seat for seat in apart if loads.replicas[seat.node_id] < room]
-    return with_room[0] if with_room else min(apart, key=lambda seat: loads.replicas[seat.node_id])
+    taken = {node.failure_domain for node in chosen}
+    apart = [node for node in ranked if node.failure_domain not in taken] or ranked
+    with_room = [node for node in apart if loads.replicas[node.node_id] < room]
+    return with_room[0] if with_room else min(apart, key=lambda node: loads.replicas[node.node_id])
 
 
-def _ranked(seats: Sequence[Seat], log_id: LogId) -> list[Seat]:
-    return sorted(seats, key=lambda seat: (affinity(seat.node_id, log_id), seat.node_id))
+def _ranked(nodes: Sequence[UsableNode], log_id: LogId) -> list[UsableNode]:
+    return sorted(nodes, key=lambda node: (affinity(node.node_id, log_id), node.node_id))
 
 
 def affinity(node_id: NodeId, log_id: LogId) -> bytes:
@@ -132,20 +132,20 @@ def affinity(node_id: NodeId, log_id: LogId) -> bytes:
     return digest.digest()
 
 
-def _led_evenly(chosen: Sequence[Seat], loads: Loads) -> tuple[NodeId, ...]:
+def _led_evenly(chosen: Sequence[UsableNode], loads: Loads) -> tuple[NodeId, ...]:
     """Put first whoever leads least. The order of the others decides who follows a lost leader: the hash spreads it."""
-    node_ids = [seat.node_id for seat in chosen]
+    node_ids = [node.node_id for node in chosen]
     leader = min(node_ids, key=lambda node_id: loads.leaders[node_id])
     return leader, *(node_id for node_id in node_ids if node_id != leader)
 
 
 def widened(
-    seats: Sequence[Seat], loads: Loads, log_id: LogId, replicas: tuple[NodeId, ...], count: int
+    nodes: Sequence[UsableNode], loads: Loads, log_id: LogId, replicas: tuple[NodeId, ...], count: int
 ) -> tuple[NodeId, ...]:
-    """The same replicas and others behind them, up to `count` if there are as many seats."""
-    by_id = {seat.node_id: seat for seat in seats}
-    kept = [by_id.get(node_id, Seat(node_id)) for node_id in replicas]
-    room = -(-sum(loads.replicas[seat.node_id] for seat in seats) // len(seats)) + 1
-    others = sum(seat not in kept for seat in seats)
-    chosen = _choose(seats, loads, log_id, min(count, len(kept) + others), room, kept)
-    return tuple(seat.node_id for seat in chosen)
+    """The same replicas and others behind them, up to `count` if there are as many nodes."""
+    by_id = {node.node_id: node for node in nodes}
+    kept = [by_id.get(node_id, UsableNode(node_id)) for node_id in replicas]
+    room = -(-sum(loads.replicas[node.node_id] for node in nodes) // len(nodes)) + 1
+    others = sum(node not in kept for node in nodes)
+    chosen = _choose(nodes, loads, log_id, min(count, len(kept) + others), room, kept)
+    return tuple(node.node_id for node in chosen)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, Final
 
-from headrace.metadata.placement.consistent_hashing import Seat, affinity
+from headrace.metadata.placement.consistent_hashing import UsableNode, affinity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,16 +24,16 @@ PASSES_MAX: Final = 20  # over all topics; each makes the nodes more even, and t
 LONG_WAYS_MAX: Final = 1000  # leaderships that are handed on across topics; what is left then is a difference of two
 
 
-def rebalanced(seats: Sequence[Seat], current: Mapping[LogId, tuple[NodeId, ...]]) -> Placement:
+def rebalanced(nodes: Sequence[UsableNode], current: Mapping[LogId, tuple[NodeId, ...]]) -> Placement:
     """New replicas for those partitions that have to change, and no others; the preferred leader first.
 
-    Whoever is not in `seats` (lost, or draining) gives up everything. A node with too much gives up just what is too
+    Whoever is not in `nodes` (lost, or draining) gives up everything. A node with too much gives up just what is too
     much; a new one gets about its share and nothing else moves. Some only get another preferred leader.
     """
-    sets = _ReplicaSets(seats, current)
+    sets = _ReplicaSets(nodes, current)
     sets.fill()
     sets.even_out()
-    leaders = _Leaders(seats, current, sets.chosen)
+    leaders = _Leaders(nodes, current, sets.chosen)
     leaders.even_out()
     return {log_id: new for log_id, new in leaders.placement() if new != tuple(current[log_id])}
 
@@ -41,11 +41,11 @@ def rebalanced(seats: Sequence[Seat], current: Mapping[LogId, tuple[NodeId, ...]
 class _ReplicaSets:
     """Which nodes have a replica of what. The order within is not decided here."""
 
-    def __init__(self, seats: Sequence[Seat], current: Mapping[LogId, tuple[NodeId, ...]]) -> None:
-        self._seats = {seat.node_id: seat for seat in seats}
-        self._wanted = {log_id: min(len(replicas), len(seats)) for log_id, replicas in current.items()}
+    def __init__(self, nodes: Sequence[UsableNode], current: Mapping[LogId, tuple[NodeId, ...]]) -> None:
+        self._nodes = {node.node_id: node for node in nodes}
+        self._wanted = {log_id: min(len(replicas), len(nodes)) for log_id, replicas in current.items()}
         self.chosen = {
-            log_id: [node_id for node_id in current[log_id] if node_id in self._seats] for log_id in sorted(current)
+            log_id: [node_id for node_id in current[log_id] if node_id in self._nodes] for log_id in sorted(current)
         }
         self._total: Counter[NodeId] = Counter()
         self._of_topic: dict[TopicId, Counter[NodeId]] = defaultdict(Counter)
@@ -67,9 +67,9 @@ class _ReplicaSets:
                 self._note(log_id, kept[-1])
 
     def _emptiest(self, log_id: LogId, kept: Sequence[NodeId]) -> NodeId:
-        free = [seat for node_id, seat in self._seats.items() if node_id not in kept]
-        taken = {self._seats[node_id].place for node_id in kept}
-        apart = [seat.node_id for seat in free if seat.place not in taken] or [seat.node_id for seat in free]
+        free = [node for node_id, node in self._nodes.items() if node_id not in kept]
+        taken = {self._nodes[node_id].failure_domain for node_id in kept}
+        apart = [node.node_id for node in free if node.failure_domain not in taken] or [node.node_id for node in free]
         counts = self._of_topic[log_id.topic_id]
         return min(apart, key=lambda it: (counts[it], self._total[it], affinity(it, log_id)))
 
@@ -84,7 +84,7 @@ class _ReplicaSets:
     def _even_topic(self, topic_id: TopicId) -> bool:
         """One replica from a node that has two more of the topic than another."""
         counts = self._of_topic[topic_id]
-        fullest = sorted(self._seats, key=lambda it: (-counts[it], -self._total[it], it))
+        fullest = sorted(self._nodes, key=lambda it: (-counts[it], -self._total[it], it))
         for giver in fullest:
             for taker in reversed(fullest):
                 if counts[giver] - counts[taker] < 2:  # one more is as even as it gets
@@ -96,7 +96,7 @@ class _ReplicaSets:
     def _even_total(self, topic_id: TopicId) -> bool:
         """One replica from a node that has two more in total, and one more of this topic."""
         counts = self._of_topic[topic_id]
-        fullest = sorted(self._seats, key=lambda it: (-self._total[it], it))
+        fullest = sorted(self._nodes, key=lambda it: (-self._total[it], it))
         for giver in fullest:
             for taker in reversed(fullest):
                 if self._total[giver] - self._total[taker] < 2:
@@ -118,8 +118,8 @@ class _ReplicaSets:
         return False
 
     def _keeps_racks(self, replicas: Sequence[NodeId], giver: NodeId, taker: NodeId) -> bool:
-        others = {self._seats[node_id].place for node_id in replicas if node_id != giver}
-        return self._seats[taker].place not in others or self._seats[giver].place in others
+        others = {self._nodes[node_id].failure_domain for node_id in replicas if node_id != giver}
+        return self._nodes[taker].failure_domain not in others or self._nodes[giver].failure_domain in others
 
 
 class _Leaders:
@@ -127,11 +127,11 @@ class _Leaders:
 
     def __init__(
         self,
-        seats: Sequence[Seat],
+        nodes: Sequence[UsableNode],
         current: Mapping[LogId, tuple[NodeId, ...]],
         chosen: Mapping[LogId, Sequence[NodeId]],
     ) -> None:
-        self._node_ids = sorted(seat.node_id for seat in seats)
+        self._node_ids = sorted(node.node_id for node in nodes)
         self._ordered = {log_id: _as_before(current[log_id], chosen[log_id]) for log_id in chosen}
         self._leader: dict[LogId, NodeId] = {}
         self._total: Counter[NodeId] = Counter()

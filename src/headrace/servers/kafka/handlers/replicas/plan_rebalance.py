@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.metadata.commands.assignments import seats
+from headrace.metadata.commands.assignments import usable_nodes
 from headrace.metadata.commands.partition_commands import plan_rebalance
 from headrace.metadata.elections.partition_leaders import partitions_of
 from headrace.model.errors import ErrorCode
@@ -35,7 +35,7 @@ async def handle(message: PlanRebalanceRequest, request: Request) -> PlanRebalan
     if giver != NO_NODE and giver not in image.nodes:
         return PlanRebalanceResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {giver}")
     # In a thread: the image does not change, and a plan for 20,000 partitions takes a third of a second.
-    plan = await node.world.threads.run(lambda: plan_rebalance(image) if seats(image) else [], lane=PLANS)
+    plan = await node.world.threads.run(lambda: plan_rebalance(image) if usable_nodes(image) else [], lane=PLANS)
     targets = {move.log_id: move.replicas or () for move in plan}
     topics: dict[str, list[MovingPartition]] = {}
     for topic, partition in partitions_of(image):
@@ -57,10 +57,10 @@ async def handle(message: PlanRebalanceRequest, request: Request) -> PlanRebalan
 
 def _stuck(image: ClusterImage, giver: NodeId) -> int:
     """Replicas on nodes that should have none, of partitions that need more nodes than there would be."""
-    places = {seat.node_id for seat in seats(image)}
+    usable = {node.node_id for node in usable_nodes(image)}
     return sum(
-        node_id not in places and giver in {NO_NODE, node_id}
+        node_id not in usable and giver in {NO_NODE, node_id}
         for _, partition in partitions_of(image)
-        if len(partition.target) > len(places)
+        if len(partition.target) > len(usable)
         for node_id in partition.target
     )
