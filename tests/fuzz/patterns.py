@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.coordinators.patterns.name_patterns import STATES_MAX, TopicPattern
+from headrace.coordinators.patterns.name_patterns import STATES_MAX, NamePattern
 from headrace.coordinators.transactions.listing import IdPattern
 from headrace.model.errors import ErrorCode, Refusal
 from tests.fuzz.harness import Target, expect
@@ -18,7 +18,7 @@ NAMES: Final = ("", "a", "orders", "orders.eu-1", "a" * 249, "__consumer_offsets
 def play(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     try:
-        pattern = TopicPattern(text)
+        pattern = NamePattern(text)
         ids = IdPattern(text)
         assert len(pattern._states) <= STATES_MAX
         for name in NAMES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.coordinators.groups.modern.members import MemberState, Standing
+from headrace.coordinators.groups.modern.members import CurrentAssignment, MemberState
 from headrace.coordinators.groups.modern.reconciliation import reconcile
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.model.errors import ErrorCode, Refusal
@@ -106,8 +106,8 @@ def test_only_what_changes_is_written() -> None:
         world.send(join(name, "t"))
     for _ in range(3):
         for name in "abcd":
-            epoch = world.group._state.members[name].standing.epoch
-            world.send(beat(name, epoch, world.group._state.members[name].standing.assigned))
+            epoch = world.group._state.members[name].current.epoch
+            world.send(beat(name, epoch, world.group._state.members[name].current.assigned))
     written = len(world.log)
     world.send(join("e", "t"))
     assert kinds(world, written) == [5, 3, 6, 8], "there is nothing for a fifth member, and nobody moves"
@@ -337,64 +337,66 @@ NOTHING: frozenset[LogId] = frozenset()
 @pytest.mark.parametrize(
     ("before", "owned", "after"),
     [
-        pytest.param(Standing(), NOTHING, Standing(9, 0, UNRELEASED, of_first_topic(1, 2)), id="joins"),
         pytest.param(
-            Standing(8, 7, STABLE, of_first_topic(1, 5)),
+            CurrentAssignment(), NOTHING, CurrentAssignment(9, 0, UNRELEASED, of_first_topic(1, 2)), id="joins"
+        ),
+        pytest.param(
+            CurrentAssignment(8, 7, STABLE, of_first_topic(1, 5)),
             None,
-            Standing(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(5)),
+            CurrentAssignment(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(5)),
             id="must give up",
         ),
         pytest.param(
-            Standing(8, 7, STABLE, of_first_topic(1, 5)),
+            CurrentAssignment(8, 7, STABLE, of_first_topic(1, 5)),
             of_first_topic(1),
-            Standing(9, 8, UNRELEASED, of_first_topic(1, 2)),
+            CurrentAssignment(9, 8, UNRELEASED, of_first_topic(1, 2)),
             id="does not own what it must give up",
         ),
         pytest.param(
-            Standing(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(5)),
+            CurrentAssignment(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(5)),
             of_first_topic(1, 5),
-            Standing(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(5)),
+            CurrentAssignment(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(5)),
             id="has not yet given up",
         ),
         pytest.param(
-            Standing(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(5)),
+            CurrentAssignment(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(5)),
             None,
-            Standing(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(5)),
+            CurrentAssignment(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(5)),
             id="does not say",
         ),
         pytest.param(
-            Standing(8, 7, UNREVOKED, of_first_topic(1, 6), of_first_topic(5)),
+            CurrentAssignment(8, 7, UNREVOKED, of_first_topic(1, 6), of_first_topic(5)),
             of_first_topic(1, 6),
-            Standing(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(6)),
+            CurrentAssignment(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(6)),
             id="gave up, and must give up more by now",
         ),
         pytest.param(
-            Standing(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(2)),
+            CurrentAssignment(8, 7, UNREVOKED, of_first_topic(1), of_first_topic(2)),
             of_first_topic(1),
-            Standing(9, 8, UNRELEASED, of_first_topic(1, 2)),
+            CurrentAssignment(9, 8, UNRELEASED, of_first_topic(1, 2)),
             id="gave up, and gets it back",
         ),
         pytest.param(
-            Standing(9, 8, UNRELEASED, of_first_topic(1, 2)),
+            CurrentAssignment(9, 8, UNRELEASED, of_first_topic(1, 2)),
             None,
-            Standing(9, 8, UNRELEASED, of_first_topic(1, 2)),
+            CurrentAssignment(9, 8, UNRELEASED, of_first_topic(1, 2)),
             id="goes on waiting, and knows its epoch before",
         ),
         pytest.param(
-            Standing(9, 8, STABLE, of_first_topic(1)),
+            CurrentAssignment(9, 8, STABLE, of_first_topic(1)),
             None,
-            Standing(9, 8, STABLE, of_first_topic(1)),
+            CurrentAssignment(9, 8, STABLE, of_first_topic(1)),
             id="has arrived",
         ),
         pytest.param(
-            Standing(8, 7, MemberState.UNKNOWN, of_first_topic(1)),
+            CurrentAssignment(8, 7, MemberState.UNKNOWN, of_first_topic(1)),
             NOTHING,
-            Standing(9, 8, UNRELEASED, of_first_topic(1, 2)),
+            CurrentAssignment(9, 8, UNRELEASED, of_first_topic(1, 2)),
             id="begins anew after a state that we do not know",
         ),
     ],
 )
-def test_reconciliation(before: Standing, owned: frozenset[LogId] | None, after: Standing) -> None:
+def test_reconciliation(before: CurrentAssignment, owned: frozenset[LogId] | None, after: CurrentAssignment) -> None:
     """Towards partitions 1, 2 and 3 at epoch 9; another member still has 3."""
     still_taken = of_first_topic(3)
     step = reconcile(before, 9, of_first_topic(1, 2, 3), owned=owned, is_occupied=still_taken.__contains__)
@@ -404,5 +406,5 @@ def test_reconciliation(before: Standing, owned: frozenset[LogId] | None, after:
 @pytest.mark.parametrize("owned", [None, of_first_topic(1)])
 def test_an_unknown_state_is_fenced(owned: frozenset[LogId] | None) -> None:
     with pytest.raises(Refusal) as refusal:
-        reconcile(Standing(8, 7, MemberState(99)), 9, NOTHING, owned=owned, is_occupied=NOTHING.__contains__)
+        reconcile(CurrentAssignment(8, 7, MemberState(99)), 9, NOTHING, owned=owned, is_occupied=NOTHING.__contains__)
     assert refusal.value.code is ErrorCode.FENCED_MEMBER_EPOCH

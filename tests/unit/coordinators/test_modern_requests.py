@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.coordinators.groups.modern.checks import check_member_epoch
-from headrace.coordinators.groups.modern.members import Member, MemberState, Standing, partitions_of
+from headrace.coordinators.groups.modern.members import CurrentAssignment, Member, MemberState, partitions_of
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import ID_BYTES_MAX, LogId
@@ -162,7 +162,7 @@ def test_one_behind_and_owns_what_it_was_told_to_give_up() -> None:
     """It lost two answers: the one with the epoch, and the one that told it."""
     world = moved_on()
     kept, pending = frozenset({partition(world, 0)}), frozenset({partition(world, 1)})
-    member = Member("a", standing=Standing(2, 1, MemberState.UNREVOKED_PARTITIONS, kept, pending))
+    member = Member("a", current=CurrentAssignment(2, 1, MemberState.UNREVOKED_PARTITIONS, kept, pending))
     check_member_epoch(member, beat("a", 1, kept))
     with pytest.raises(Refusal) as refusal:
         check_member_epoch(member, beat("a", 1, kept | pending))
@@ -175,7 +175,7 @@ def test_a_late_request_gives_nothing_up() -> None:
     first, second = partition(world, 0), partition(world, 1)
     world.send(beat("b", -1))
     assert world.send(beat("a", 2, {first})).member_epoch == 3
-    assert world.group._state.members["a"].standing.assigned == {first, second}
+    assert world.group._state.members["a"].current.assigned == {first, second}
     world.send(join("c", "t"))
     world.send(beat("a", 2, {first}))
     given = world.send(beat("c", 4)).assignment

@@ -27,7 +27,7 @@ def settled() -> World:
 
 
 def owned_by(world: World, member_id: str) -> frozenset[LogId]:
-    return world.group._state.members[member_id].standing.assigned
+    return world.group._state.members[member_id].current.assigned
 
 
 def refused(world: World, request: ConsumerGroupHeartbeatRequest) -> ErrorCode:

@@ -75,7 +75,7 @@ class _Reached:
         self.follows: dict[str, _Reached] = {}
 
 
-class TopicPattern:
+class NamePattern:
     """Matches whole names, as Kafka does."""
 
     def __init__(self, text: str, alphabet: frozenset[str] = TOPIC_ALPHABET) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.coordinators.patterns.name_patterns import TopicPattern
+from headrace.coordinators.patterns.name_patterns import NamePattern
 from headrace.coordinators.transactions.state import Status
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class IdPattern:
 
     def __init__(self, text: str) -> None:
         self._alphabet = _TYPED | frozenset(text) | {_ANY_OTHER}
-        self._pattern = TopicPattern(text, self._alphabet)
+        self._pattern = NamePattern(text, self._alphabet)
 
     def matches(self, transactional_id: str) -> bool:
         if not self._alphabet.issuperset(transactional_id):

@@ -79,26 +79,26 @@ def check_member_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -
 
     At the one before, it may only own what it is assigned now; else it missed more than an answer.
     """
-    standing = member.standing
-    if request.member_epoch == standing.epoch:
+    current = member.current
+    if request.member_epoch == current.epoch:
         return
-    is_one_behind = request.member_epoch == standing.previous_epoch and request.member_epoch < standing.epoch
+    is_one_behind = request.member_epoch == current.previous_epoch and request.member_epoch < current.epoch
     if (
         is_one_behind
         and request.topic_partitions is not None
-        and partitions_of(request.topic_partitions) <= standing.assigned
+        and partitions_of(request.topic_partitions) <= current.assigned
     ):
         return
     raise Refusal(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"the member {member.member_id!r} is at epoch {standing.epoch}, not {request.member_epoch}; "
+        f"the member {member.member_id!r} is at epoch {current.epoch}, not {request.member_epoch}; "
         "expected it to give up all its partitions and to join again",
     )
 
 
 def check_not_stale(member: Member, member_epoch: int) -> None:
-    if member_epoch != member.standing.epoch:
+    if member_epoch != member.current.epoch:
         raise Refusal(
             ErrorCode.STALE_MEMBER_EPOCH,
-            f"the member {member.member_id!r} is at epoch {member.standing.epoch}, not {member_epoch}",
+            f"the member {member.member_id!r} is at epoch {member.current.epoch}, not {member_epoch}",
         )

@@ -24,7 +24,7 @@ def state_name(state: ModernState) -> str:
         return "Empty"
     if state.epoch > state.target_epoch:
         return "Assigning"
-    if all(member.standing.is_reconciled_to(state.target_epoch) for member in state.members.values()):
+    if all(member.current.is_reconciled_to(state.target_epoch) for member in state.members.values()):
         return "Stable"
     return "Reconciling"
 
@@ -44,17 +44,17 @@ def described_group(group_id: str, state: ModernState, topics: Topics) -> Descri
 
 
 def _described_member(member: Member, target: frozenset[LogId], topics: Topics) -> DescribedMember:
-    profile, standing = member.profile, member.standing
+    metadata, current = member.metadata, member.current
     return DescribedMember(
         member_id=member.member_id,
-        instance_id=profile.instance_id,
-        rack_id=profile.rack_id,
-        member_epoch=standing.epoch,
-        client_id=profile.client_id,
-        client_host=profile.client_host,
-        subscribed_topic_names=list(profile.topic_names),
-        subscribed_topic_regex=profile.topic_regex,
-        assignment=_described_assignment(standing.assigned, topics),
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        member_epoch=current.epoch,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=list(metadata.topic_names),
+        subscribed_topic_regex=metadata.topic_regex,
+        assignment=_described_assignment(current.assigned, topics),
         target_assignment=_described_assignment(target, topics),
         member_type=MEMBER_OF_THIS_PROTOCOL,
     )

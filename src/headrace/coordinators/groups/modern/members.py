@@ -46,7 +46,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class MemberMetadata:
     """What a member told us about itself."""
 
     instance_id: str | None = None
@@ -60,11 +60,11 @@ class Profile:
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
 
-    def told(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Profile:
+    def told(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> MemberMetadata:
         """What we know after a heartbeat. What it leaves out stays as it was."""
         names = request.subscribed_topic_names
         timeout_ms = request.rebalance_timeout_ms
-        return Profile(
+        return MemberMetadata(
             instance_id=_told(request.instance_id, self.instance_id),
             rack_id=_told(request.rack_id, self.rack_id),
             client_id=caller.client_id,
@@ -85,7 +85,7 @@ def _told(value: T | None, known: T) -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CurrentAssignment:
     """What a member owns, and at which epoch."""
 
     epoch: int = JOIN_EPOCH
@@ -103,7 +103,7 @@ class Standing:
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
-    def at_epoch(self, epoch: int) -> Standing:
+    def at_epoch(self, epoch: int) -> CurrentAssignment:
         """The epoch that it leaves is remembered, for the answer with the new one may get lost."""
         return self if epoch == self.epoch else replace(self, epoch=epoch, previous_epoch=self.epoch)
 
@@ -113,32 +113,32 @@ class Member:
     """Never changed in place: a command makes the next one, and `apply` puts it where the last one was."""
 
     member_id: str
-    profile: Profile = field(default_factory=Profile)
-    standing: Standing = field(default_factory=Standing)
+    metadata: MemberMetadata = field(default_factory=MemberMetadata)
+    current: CurrentAssignment = field(default_factory=CurrentAssignment)
 
 
-# In the log a member is three records: its profile, what it is to own, its standing.
+# In the log a member is three records: its metadata, what it is to own, what it owns now.
 
 
-def profile_record(group_id: str, member: Member) -> LogRecord:
-    profile = member.profile
+def metadata_record(group_id: str, member: Member) -> LogRecord:
+    metadata = member.metadata
     return LogRecord(
         records.ConsumerGroupMemberMetadataKey(group_id, member.member_id),
         records.ConsumerGroupMemberMetadataValue(
-            instance_id=profile.instance_id,
-            rack_id=profile.rack_id,
-            client_id=profile.client_id,
-            client_host=profile.client_host,
-            subscribed_topic_names=list(profile.topic_names),
-            subscribed_topic_regex=profile.topic_regex,
-            rebalance_timeout_ms=profile.rebalance_timeout_ms,
-            server_assignor=profile.server_assignor,
+            instance_id=metadata.instance_id,
+            rack_id=metadata.rack_id,
+            client_id=metadata.client_id,
+            client_host=metadata.client_host,
+            subscribed_topic_names=list(metadata.topic_names),
+            subscribed_topic_regex=metadata.topic_regex,
+            rebalance_timeout_ms=metadata.rebalance_timeout_ms,
+            server_assignor=metadata.server_assignor,
         ),
     )
 
 
-def profile_from(value: records.ConsumerGroupMemberMetadataValue) -> Profile:
-    return Profile(
+def metadata_from(value: records.ConsumerGroupMemberMetadataValue) -> MemberMetadata:
+    return MemberMetadata(
         instance_id=value.instance_id,
         rack_id=value.rack_id,
         client_id=value.client_id,
@@ -157,22 +157,22 @@ def target_record(group_id: str, member_id: str, target: frozenset[LogId]) -> Lo
     )
 
 
-def standing_record(group_id: str, member: Member) -> LogRecord:
-    standing = member.standing
+def current_assignment_record(group_id: str, member: Member) -> LogRecord:
+    current = member.current
     return LogRecord(
         records.ConsumerGroupCurrentMemberAssignmentKey(group_id, member.member_id),
         records.ConsumerGroupCurrentMemberAssignmentValue(
-            member_epoch=standing.epoch,
-            previous_member_epoch=standing.previous_epoch,
-            state=standing.state,
-            assigned_partitions=by_topic(standing.assigned, records.CurrentTopicPartitions),
-            partitions_pending_revocation=by_topic(standing.pending_revocation, records.CurrentTopicPartitions),
+            member_epoch=current.epoch,
+            previous_member_epoch=current.previous_epoch,
+            state=current.state,
+            assigned_partitions=by_topic(current.assigned, records.CurrentTopicPartitions),
+            partitions_pending_revocation=by_topic(current.pending_revocation, records.CurrentTopicPartitions),
         ),
     )
 
 
-def standing_from(value: records.ConsumerGroupCurrentMemberAssignmentValue) -> Standing:
-    return Standing(
+def current_assignment_from(value: records.ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignment:
+    return CurrentAssignment(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=MemberState(value.state),

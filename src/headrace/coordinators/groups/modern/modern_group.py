@@ -2,7 +2,7 @@
 
 Every change of members, subscriptions or topics raises the group's epoch. The next heartbeat, whoever sends it, makes a
 target for that epoch: what each member is to own. Each member then goes towards its target heartbeat by heartbeat (see
-`modern_reconciliation`), and takes over the epoch once it has given up what it must not keep.
+`reconciliation`), and takes over the epoch once it has given up what it must not keep.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from headrace.coordinators.groups.modern.members import (
     Member,
     MemberState,
     by_topic,
+    current_assignment_record,
     forget_member,
+    metadata_record,
     partitions_of,
-    profile_record,
-    standing_record,
     target_record,
 )
 from headrace.coordinators.groups.modern.reconciliation import reconcile
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headrace.coordinators.effects import Caller, Now, Token
-    from headrace.coordinators.groups.modern.members import Profile
+    from headrace.coordinators.groups.modern.members import MemberMetadata
     from headrace.coordinators.groups.settings import GroupSettings, OwnTimes
     from headrace.coordinators.groups.topics import Topics
     from headrace.model.names import Millis
@@ -98,7 +98,7 @@ class ModernGroup:
         """About what its members take."""
         targets = sum(map(len, self._state.targets.values()))
         members = self._state.members.values()
-        owned = sum(len(member.standing.assigned) + len(member.standing.pending_revocation) for member in members)
+        owned = sum(len(member.current.assigned) + len(member.current.pending_revocation) for member in members)
         return sum(MEMBER_BYTES + _said_bytes(member) for member in members) + PARTITION_BYTES * (targets + owned)
 
     def said_bytes(self, member_id: str) -> int:
@@ -107,7 +107,7 @@ class ModernGroup:
         return 0 if member is None else _said_bytes(member)
 
     def subscribed_topics(self) -> set[str]:
-        return set().union(*(self._subscriptions.names_of(profile) for profile in self._profiles()))
+        return set().union(*(self._subscriptions.names_of(metadata) for metadata in self._all_metadata()))
 
     def describe(self) -> DescribedGroup:
         return described_group(self.group_id, self._state, self._topics)
@@ -146,7 +146,7 @@ class ModernGroup:
 
         Not this command: one topic may concern many groups, and all of them hear of it in one turn of the node.
         """
-        self._subscriptions.topics_changed(self._profiles())
+        self._subscriptions.topics_changed(self._all_metadata())
         draft = Draft(self._state)
         if metadata_hash(self._state, self._subscriptions) != self._state.metadata_hash:
             raise_epoch(draft, self.group_id, self._subscriptions)
@@ -194,24 +194,24 @@ class ModernGroup:
         else:
             before = self._named_member(request)
             check_member_epoch(before, request)
-        self._update_profile(draft, before, before.profile.told(request, caller))
+        self._update_metadata(draft, before, before.metadata.told(request, caller))
         if draft.state.epoch > draft.state.target_epoch:
             retarget(draft, self.group_id, self._subscriptions)
         # Either the member lost our last answer, or this request was overtaken by a newer one and knows nothing of what
         # the member was given since. (Kafka believes it, and may give away what is still being read.) So nothing
         # follows from it, but the answer tells all.
-        is_behind = JOIN_EPOCH < request.member_epoch < before.standing.epoch
+        is_behind = JOIN_EPOCH < request.member_epoch < before.current.epoch
         after = draft.state.members[before.member_id]
         if not is_behind:
             after = self._advance(draft, after, request, now)
         self._renew_session(after.member_id, now)
         response = ConsumerGroupHeartbeatResponse(
             member_id=after.member_id,
-            member_epoch=after.standing.epoch,
+            member_epoch=after.current.epoch,
             heartbeat_interval_ms=self._heartbeat_interval_ms(after),
         )
-        if is_behind or _asks_for_all(request) or after.standing.assigned != before.standing.assigned:
-            response.assignment = Assignment(by_topic(after.standing.assigned, TopicPartitions))
+        if is_behind or _asks_for_all(request) or after.current.assigned != before.current.assigned:
+            response.assignment = Assignment(by_topic(after.current.assigned, TopicPartitions))
         return Effects(draft.records, [Reply(token, response)])
 
     def _joining(self, draft: Draft, request: ConsumerGroupHeartbeatRequest, member_id: str) -> Member:
@@ -219,7 +219,7 @@ class ModernGroup:
         members = self._state.members
         if request.instance_id is not None and request.instance_id in self._state.static_members:
             predecessor = members[self._state.static_members[request.instance_id]]
-            if predecessor.standing.epoch == STATIC_LEAVE_EPOCH:
+            if predecessor.current.epoch == STATIC_LEAVE_EPOCH:
                 return self._take_over(draft, predecessor, member_id)
             if predecessor.member_id != member_id:
                 raise Refusal(
@@ -241,34 +241,34 @@ class ModernGroup:
         target = self._state.targets.get(predecessor.member_id, NO_PARTITIONS)
         for record in forget_member(self.group_id, predecessor.member_id):
             draft.write(record)
-        standing = replace(predecessor.standing, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
-        successor = Member(member_id, predecessor.profile, standing)
-        draft.write(profile_record(self.group_id, successor))
+        current = replace(predecessor.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+        successor = Member(member_id, predecessor.metadata, current)
+        draft.write(metadata_record(self.group_id, successor))
         draft.write(target_record(self.group_id, member_id, target))
-        draft.write(standing_record(self.group_id, successor))
+        draft.write(current_assignment_record(self.group_id, successor))
         return successor
 
-    def _update_profile(self, draft: Draft, member: Member, profile: Profile) -> None:
-        has_resubscribed = profile.subscription != member.profile.subscription
-        if has_resubscribed and profile.topic_regex:
-            self._subscriptions.check(profile.topic_regex)
-        if profile != member.profile:
-            draft.write(profile_record(self.group_id, replace(member, profile=profile)))
+    def _update_metadata(self, draft: Draft, member: Member, metadata: MemberMetadata) -> None:
+        has_resubscribed = metadata.subscription != member.metadata.subscription
+        if has_resubscribed and metadata.topic_regex:
+            self._subscriptions.check(metadata.topic_regex)
+        if metadata != member.metadata:
+            draft.write(metadata_record(self.group_id, replace(member, metadata=metadata)))
         if has_resubscribed or draft.state.epoch == 0:
             raise_epoch(draft, self.group_id, self._subscriptions)
 
     def _advance(self, draft: Draft, member: Member, request: ConsumerGroupHeartbeatRequest, now: Now) -> Member:
         state = draft.state
-        standing = reconcile(
-            member.standing,
+        current = reconcile(
+            member.current,
             state.target_epoch,
             state.targets.get(member.member_id, NO_PARTITIONS),
             owned=None if request.topic_partitions is None else partitions_of(request.topic_partitions),
             is_occupied=lambda log_id: state.occupant_of(log_id) not in {None, member.member_id},
         )
-        if standing != member.standing:
-            member = replace(member, standing=standing)
-            draft.write(standing_record(self.group_id, member))
+        if current != member.current:
+            member = replace(member, current=current)
+            draft.write(current_assignment_record(self.group_id, member))
             self._watch_revocation(member, now)
         return member
 
@@ -286,9 +286,9 @@ class ModernGroup:
 
     def _leave_for_a_while(self, member: Member) -> Effects:
         """Its assignment waits until its session runs out. What it was to give up, it has given up."""
-        standing = replace(member.standing, epoch=STATIC_LEAVE_EPOCH, pending_revocation=NO_PARTITIONS)
+        current = replace(member.current, epoch=STATIC_LEAVE_EPOCH, pending_revocation=NO_PARTITIONS)
         self._deadlines.cancel((member.member_id, "rebalance"))
-        return Effects([standing_record(self.group_id, replace(member, standing=standing))])
+        return Effects([current_assignment_record(self.group_id, replace(member, current=current))])
 
     def _remove(self, member_ids: list[str], now: Now) -> Effects:
         if not member_ids:
@@ -329,14 +329,14 @@ class ModernGroup:
             )
         return self._state.members[holder_id]
 
-    def _profiles(self) -> Iterable[Profile]:
-        return [member.profile for member in self._state.members.values()]
+    def _all_metadata(self) -> Iterable[MemberMetadata]:
+        return [member.metadata for member in self._state.members.values()]
 
     def _heartbeat_interval_ms(self, member: Member) -> int:
         """Whoever waits for partitions that others still own asks often: they may be free in a moment."""
         own = self._own_times(self.group_id)
         interval_ms = self.settings.consumer_heartbeat_interval_ms if own is None else own.heartbeat_interval_ms
-        if member.standing.state is MemberState.UNRELEASED_PARTITIONS:
+        if member.current.state is MemberState.UNRELEASED_PARTITIONS:
             return min(interval_ms, WAITING_HEARTBEAT_INTERVAL_MS)
         return interval_ms
 
@@ -347,8 +347,8 @@ class ModernGroup:
 
     def _watch_revocation(self, member: Member, now: Now) -> None:
         timer: tuple[str, Literal["rebalance"]] = (member.member_id, "rebalance")
-        if member.standing.pending_revocation:
-            self._deadlines.set(timer, now.steady_ms + member.profile.rebalance_timeout_ms)
+        if member.current.pending_revocation:
+            self._deadlines.set(timer, now.steady_ms + member.metadata.rebalance_timeout_ms)
         else:
             self._deadlines.cancel(timer)
 
@@ -365,7 +365,6 @@ def _asks_for_all(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def _said_bytes(member: Member) -> int:
-    profile = member.profile
-    return (
-        sum(map(len, profile.topic_names)) + len(profile.topic_regex) + len(profile.client_id) + len(member.member_id)
-    )
+    said = member.metadata
+    topics = sum(map(len, said.topic_names)) + len(said.topic_regex)
+    return topics + len(said.client_id) + len(member.member_id)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.coordinators.groups.modern.members import NO_PARTITIONS, MemberState, Standing
+from headrace.coordinators.groups.modern.members import NO_PARTITIONS, CurrentAssignment, MemberState
 from headrace.model.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
@@ -24,35 +24,35 @@ if TYPE_CHECKING:
 
 
 def reconcile(
-    standing: Standing,
+    current: CurrentAssignment,
     target_epoch: int,
     target: frozenset[LogId],
     *,
     owned: frozenset[LogId] | None,
     is_occupied: Callable[[LogId], bool],
-) -> Standing:
-    """One step towards the target, or the same standing if none is possible.
+) -> CurrentAssignment:
+    """One step towards the target, or the same assignment if none is possible.
 
     `owned` is what the member says that it owns; None if it did not say. `is_occupied` tells whether another member
     may be reading a partition.
     """
-    if standing.is_reconciled_to(target_epoch):
-        return standing
-    if standing.state is MemberState.UNREVOKED_PARTITIONS and _may_own(owned, standing.pending_revocation):
-        return standing
-    if standing.state is MemberState.UNKNOWN and (owned is None or owned):
+    if current.is_reconciled_to(target_epoch):
+        return current
+    if current.state is MemberState.UNREVOKED_PARTITIONS and _may_own(owned, current.pending_revocation):
+        return current
+    if current.state is MemberState.UNKNOWN and (owned is None or owned):
         raise Refusal(
             ErrorCode.FENCED_MEMBER_EPOCH,
             "the member is in a state that only a later version knows; expected it to join again and own nothing",
         )
-    kept = standing.assigned & target
-    lost = standing.assigned - target
+    kept = current.assigned & target
+    lost = current.assigned - target
     if lost and _may_own(owned, lost):
-        return replace(standing, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending_revocation=lost)
+        return replace(current, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending_revocation=lost)
     missing = target - kept
     free = frozenset(log_id for log_id in missing if not is_occupied(log_id))
     return replace(
-        standing.at_epoch(target_epoch),
+        current.at_epoch(target_epoch),
         state=MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS,
         assigned=kept | free,
         pending_revocation=NO_PARTITIONS,

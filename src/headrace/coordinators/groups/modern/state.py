@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.coordinators.groups.modern.members import Member, Standing, partitions_of, profile_from, standing_from
+from headrace.coordinators.groups.modern.members import (
+    CurrentAssignment,
+    Member,
+    current_assignment_from,
+    metadata_from,
+    partitions_of,
+)
 from headrace.wire.messages import group_records as records
 
 if TYPE_CHECKING:
@@ -17,7 +23,7 @@ class ModernState:
     """Built from records alone; only `apply` changes it.
 
     A compacted log holds only the last record of each key, so a member's three records may come in any order. What is
-    known of a member before its profile arrives waits for it; two members may seem to own a partition for a while.
+    known of a member before its metadata arrives waits for it; two members may seem to own a partition for a while.
     """
 
     def __init__(self) -> None:
@@ -60,38 +66,38 @@ class ModernState:
                 else:
                     self.targets[key.member_id] = partitions_of(value.topic_partitions)
             case records.ConsumerGroupMemberMetadataKey():
-                self._apply_profile(key.member_id, value)
+                self._apply_metadata(key.member_id, value)
             case records.ConsumerGroupCurrentMemberAssignmentKey():
-                self._apply_standing(key.member_id, value)
+                self._apply_current(key.member_id, value)
             case _:
                 raise AssertionError(f"a {type(key).__name__} is no record of a KIP-848 group")
 
-    def _apply_profile(self, member_id: str, value: records.ConsumerGroupMemberMetadataValue | None) -> None:
+    def _apply_metadata(self, member_id: str, value: records.ConsumerGroupMemberMetadataValue | None) -> None:
         member = self.members.get(member_id, Member(member_id))
-        instance_id = member.profile.instance_id
+        instance_id = member.metadata.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
             del self.static_members[instance_id]
         if value is None:
-            self._occupy(member, Standing())
+            self._occupy(member, CurrentAssignment())
             self.members.pop(member_id, None)
             return
-        self.members[member_id] = member = replace(member, profile=profile_from(value))
-        if member.profile.instance_id is not None:
-            self.static_members[member.profile.instance_id] = member_id
+        self.members[member_id] = member = replace(member, metadata=metadata_from(value))
+        if member.metadata.instance_id is not None:
+            self.static_members[member.metadata.instance_id] = member_id
 
-    def _apply_standing(self, member_id: str, value: records.ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+    def _apply_current(self, member_id: str, value: records.ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         if value is None and member_id not in self.members:
             return
         member = self.members.get(member_id, Member(member_id))
-        standing = Standing() if value is None else standing_from(value)
-        self._occupy(member, standing)
-        self.members[member_id] = replace(member, standing=standing)
+        current = CurrentAssignment() if value is None else current_assignment_from(value)
+        self._occupy(member, current)
+        self.members[member_id] = replace(member, current=current)
 
-    def _occupy(self, member: Member, standing: Standing) -> None:
-        for log_id in member.standing.occupied - standing.occupied:
+    def _occupy(self, member: Member, current: CurrentAssignment) -> None:
+        for log_id in member.current.occupied - current.occupied:
             if self._occupants.get(log_id) == member.member_id:
                 del self._occupants[log_id]
-        for log_id in standing.occupied:
+        for log_id in current.occupied:
             self._occupants[log_id] = member.member_id
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from headrace.coordinators.patterns.name_patterns import TopicPattern
+from headrace.coordinators.patterns.name_patterns import NamePattern
 from headrace.model.errors import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.coordinators.groups.modern.members import Profile
+    from headrace.coordinators.groups.modern.members import MemberMetadata
     from headrace.coordinators.groups.topics import KnownTopic, Topics
 
 
@@ -25,27 +25,27 @@ class Subscriptions:
     def check(self, regex: str) -> None:
         """Raises Refusal for one that cannot be read, or is too much work with the topics that there are."""
         if regex not in self._matches:
-            self._matches[regex] = _Matches(TopicPattern(regex), self._topics.names())
+            self._matches[regex] = _Matches(NamePattern(regex), self._topics.names())
 
-    def names_of(self, profile: Profile) -> set[str]:
+    def names_of(self, metadata: MemberMetadata) -> set[str]:
         """Subscribed to by name, whether they exist or not, or by regex."""
-        names = set(profile.topic_names)
-        if profile.topic_regex:
-            names |= self._matching(profile.topic_regex)
+        names = set(metadata.topic_names)
+        if metadata.topic_regex:
+            names |= self._matching(metadata.topic_regex)
         return names
 
-    def topics_of(self, profiles: Iterable[Profile]) -> dict[tuple[tuple[str, ...], str], list[KnownTopic]]:
+    def topics_of(self, members: Iterable[MemberMetadata]) -> dict[tuple[tuple[str, ...], str], list[KnownTopic]]:
         """The topics that exist, for each subscription among them. Members of a group mostly share a few."""
         known: dict[tuple[tuple[str, ...], str], list[KnownTopic]] = {}
-        for profile in profiles:
-            if profile.subscription not in known:
-                named = (self._topics.named(name) for name in sorted(self.names_of(profile)))
-                known[profile.subscription] = [topic for topic in named if topic is not None]
+        for metadata in members:
+            if metadata.subscription not in known:
+                named = (self._topics.named(name) for name in sorted(self.names_of(metadata)))
+                known[metadata.subscription] = [topic for topic in named if topic is not None]
         return known
 
-    def topics_changed(self, profiles: Iterable[Profile]) -> None:
+    def topics_changed(self, members: Iterable[MemberMetadata]) -> None:
         """Try the names that are new, and forget the regexes that nobody uses any more."""
-        used = {profile.topic_regex for profile in profiles}
+        used = {metadata.topic_regex for metadata in members}
         self._matches = {regex: matches for regex, matches in self._matches.items() if regex in used}
         names = set(self._topics.names()) if self._matches else set()
         for matches in self._matches.values():
@@ -59,9 +59,9 @@ class Subscriptions:
         return matches.names
 
 
-def _as_logged(regex: str) -> TopicPattern | None:
+def _as_logged(regex: str) -> NamePattern | None:
     try:
-        return TopicPattern(regex)
+        return NamePattern(regex)
     except Refusal:
         return None  # no member sent it to us: another version of the program let it into the log
 
@@ -69,7 +69,7 @@ def _as_logged(regex: str) -> TopicPattern | None:
 class _Matches:
     """A regex, the names that it has seen, and those that it matches."""
 
-    def __init__(self, pattern: TopicPattern | None, names: Iterable[str]) -> None:
+    def __init__(self, pattern: NamePattern | None, names: Iterable[str]) -> None:
         """Raises Refusal if it is too much work for these names."""
         self._pattern = pattern
         self._seen = set(names)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def metadata_hash(state: ModernState, subscriptions: Subscriptions) -> int:
     """Of the topics that the members subscribe to, as they are now."""
-    known = subscriptions.topics_of(member.profile for member in state.members.values())
+    known = subscriptions.topics_of(member.metadata for member in state.members.values())
     return hash_of(topic for topics in known.values() for topic in topics)
 
 
@@ -36,14 +36,14 @@ def retarget(draft: Draft, group_id: str, subscriptions: Subscriptions) -> None:
     """Make the target for the epoch that the group is at. Only what changes is written."""
     state = draft.state
     members = state.members.values()
-    known = subscriptions.topics_of(member.profile for member in members)
+    known = subscriptions.topics_of(member.metadata for member in members)
     partition_counts = {topic.topic_id: topic.partition_count for topics in known.values() for topic in topics}
     topic_ids = {subscription: frozenset(topic.topic_id for topic in topics) for subscription, topics in known.items()}
     subscribers = [
         Subscriber(
             member.member_id,
-            member.profile.instance_id,
-            topic_ids[member.profile.subscription],
+            member.metadata.instance_id,
+            topic_ids[member.metadata.subscription],
             state.targets.get(member.member_id, NO_PARTITIONS),
         )
         for member in members
@@ -58,5 +58,5 @@ def retarget(draft: Draft, group_id: str, subscriptions: Subscriptions) -> None:
 
 def preferred_assignor(members: Iterable[Member]) -> str:
     """The one that most of those members who care ask for. One that we do not know came from another version's log."""
-    votes = Counter(member.profile.server_assignor for member in members)
+    votes = Counter(member.metadata.server_assignor for member in members)
     return max(ASSIGNORS, key=lambda name: (votes[name], name == DEFAULT_ASSIGNOR))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from headrace.coordinators.patterns.name_patterns import MEMORY_MAX, WORK_MAX, TopicPattern
+from headrace.coordinators.patterns.name_patterns import MEMORY_MAX, WORK_MAX, NamePattern
 from headrace.coordinators.patterns.pattern_syntax import NESTING_MAX, PATTERN_MAX
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TOPIC_NAME_MAX
@@ -50,7 +50,7 @@ NAMES = ["orders", "orders.eu", "orders.us", "Orders", "orders-2", "orders_2024"
     ],
 )
 def test_matching(regex: str, expected: list[str]) -> None:
-    pattern = TopicPattern(regex)
+    pattern = NamePattern(regex)
     assert [name for name in NAMES if pattern.matches(name)] == expected
 
 
@@ -87,20 +87,20 @@ def test_matching(regex: str, expected: list[str]) -> None:
 )
 def test_refused(regex: str) -> None:
     with pytest.raises(Refusal) as refusal:
-        TopicPattern(regex)
+        NamePattern(regex)
     assert refusal.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 @pytest.mark.parametrize("regex", ["(x+x+)+y", "(x|x)*y", "(x*)*y", ".*.*.*.*.*.*.*.*y", "(.*x){20}y"])
 def test_what_would_keep_a_backtracking_engine_busy(regex: str) -> None:
-    pattern = TopicPattern(regex)
+    pattern = NamePattern(regex)
     assert not pattern.matches("x" * TOPIC_NAME_MAX)
     assert pattern.matches("x" * (TOPIC_NAME_MAX - 1) + "y")
 
 
 def test_memory_is_bounded() -> None:
     """Each name leads to sets of states of its own: one for each choice of places where an 'a' stands."""
-    pattern = TopicPattern("(a|b)*a(a|b){16}c")
+    pattern = NamePattern("(a|b)*a(a|b){16}c")
     for number in range(500):
         name = f"{number * 7919:017b}".replace("0", "b").replace("1", "a")
         pattern.refresh()
@@ -110,7 +110,7 @@ def test_memory_is_bounded() -> None:
 
 @pytest.mark.parametrize("regex", [".*a.{0,490}", ".*a.{30,33}.*", "(.{0,33}){0,9}", "([abc]?){200}[abc]{200}y"])
 def test_work_is_bounded(regex: str) -> None:
-    pattern = TopicPattern(regex)
+    pattern = NamePattern(regex)
     chance = random.Random(1)
     names = ["".join(chance.choices("abc", k=TOPIC_NAME_MAX)) for _ in range(1000)]
     with pytest.raises(Refusal, match="too much work") as refusal:
@@ -124,7 +124,7 @@ def test_work_is_bounded(regex: str) -> None:
     "regex", ["orders.*", ".*(a|b).*(c|d).*", "[a-z]+-[0-9]{1,4}", "|".join(f"topic-number-{n}" for n in range(40))]
 )
 def test_usual_expressions_are_little_work_however_many_names_there_are(regex: str) -> None:
-    pattern = TopicPattern(regex)
+    pattern = NamePattern(regex)
     chance = random.Random(2)
     for number in range(5000):
         pattern.matches(f"orders-{number}")

@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.coordinators.patterns.name_patterns import TopicPattern
+from headrace.coordinators.patterns.name_patterns import NamePattern
 
 ATOMS = st.sampled_from(["a", "b", r"\.", ".", "[ab]", "[^a]", "[a-c]", r"\d", r"\w", "^", "$", "-"])
 REPEATS = st.sampled_from(["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"])
@@ -27,5 +27,5 @@ def combined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     names=st.lists(st.text("ab.-1", min_size=1, max_size=6), min_size=1, max_size=8),
 )
 def test_both_match_the_same_names(regex: str, names: list[str]) -> None:
-    pattern, oracle = TopicPattern(regex), re.compile(regex)
+    pattern, oracle = NamePattern(regex), re.compile(regex)
     assert [pattern.matches(name) for name in names] == [oracle.fullmatch(name) is not None for name in names]
