@@ -21,7 +21,7 @@ from headrace.metadata.commands import upkeep
 from headrace.metadata.elections import eligible_replicas as eligible
 from headrace.metadata.elections import partition_leaders as elections
 from headrace.model.names import NO_NODE, Offset
-from headrace.replication.remote_replicas import Followers
+from headrace.replication.remote_replicas import RemoteReplicas
 from headrace.replication.replica import _UNBOUNDED, Replica
 from headrace.simulation.faults.lost_disks import LOST_DISK
 from headrace.simulation.history.history import Kind
@@ -56,8 +56,8 @@ def commit_what_only_the_leader_has(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_what_followers_have_only_written(patch: pytest.MonkeyPatch) -> None:
-    honest = Followers.reached
-    patch.setattr(Followers, "reached", lambda them, node_id, **_: honest(them, node_id, counts_written=True))
+    honest = RemoteReplicas.reached
+    patch.setattr(RemoteReplicas, "reached", lambda them, node_id, **_: honest(them, node_id, counts_written=True))
 
 
 def elect_anybody(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.broker.membership.peers import LETTERS, Peers
 from headrace.client.errors import NobodyListens
-from headrace.metadata.image.incarnations import UNSAID
+from headrace.metadata.image.incarnations import UNKNOWN_INCARNATION
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NodeId, Offset
 from headrace.raft.log import Term
@@ -66,7 +66,7 @@ async def peers(node: ScriptedNode, failures: list[BaseException], tmp_path: Pat
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
     running = Peers(
         ME,
-        UNSAID,
+        UNKNOWN_INCARNATION,
         world,
         lambda _: [node.address],
         lambda: CLUSTER_ID,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.membership.registration import Heartbeats
+from headrace.broker.membership.local_node import Heartbeats
 from headrace.metadata.configs.settings import node_settings_from
 from headrace.metadata.liveness import GRACE, Lease, Sessions
 from headrace.model.errors import Refusal
