@@ -48,7 +48,7 @@ from headrace.metadata.commands.topic_commands import (
 )
 from headrace.metadata.configs.config_keys import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
 from headrace.metadata.elections.eligible_replicas import review_of_eligible, with_eligible
-from headrace.metadata.elections.log_end_comparison import LogEnd, compared, elect_longest
+from headrace.metadata.elections.log_end_comparison import LogEnd, elect_longest, replicas_to_compare
 from headrace.metadata.elections.partition_leaders import Election, ElectionKind, LeaderBalance, partitions_of
 from headrace.metadata.image.cluster_image import EMPTY_IMAGE, ClusterImage, changes, folded_name
 from headrace.metadata.image.effective_configs import NodeConfigs, describe_configs, topic_settings
@@ -173,7 +173,7 @@ class MetadataLog(RuleBasedStateMachine):
     def compare_logs(self, ends: list[LogEnd | None]) -> None:
         """Every node has such logs, and who is away is not waited for."""
         found = {
-            log_id: {node_id: ends[node_id - 1] for node_id in compared(self.image, log_id)}
+            log_id: {node_id: ends[node_id - 1] for node_id in replicas_to_compare(self.image, log_id)}
             for log_id in self.image.sorted_leaderless()
         }
         self.submit(elect_longest(self.image, found, overdue=found))

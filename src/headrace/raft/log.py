@@ -1,6 +1,6 @@
 """The log as one voter knows it: entries since the last snapshot, in memory.
 
-Places are counted as everywhere in the house: an entry covers the offsets from `base` up to `end`, which is exclusive,
+Positions are offsets, as in every log here: an entry covers the offsets from `base` up to `end`, which is exclusive,
 and the next entry begins there. An entry may hold many records, so not every offset is the end of one.
 """
 
@@ -26,7 +26,7 @@ NO_TERM = Term(0)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a leader wrote. A change of membership says whom; anything else is the house's own business, as bytes."""
+    """What a leader wrote: a change of the membership, or bytes that Raft does not look into."""
 
     term: Term
     base: Offset
@@ -85,9 +85,9 @@ class RaftLog:
         return self._memberships[-1][0] <= self.commit_end
 
     def may_stand(self, me: ReplicaKey) -> bool:
-        """Whether a node may be elected. Who is voted out still may while that is not decided.
+        """Whether a node may be elected. One that is to leave still may while that is not decided.
 
-        It may be the only one whose log goes far enough, while the others still need its vote.
+        It may be the only one whose log is long enough, and the others may need its vote.
         """
         if me.node_id in self.membership.voter_ids:
             return self.membership.is_voter(me)

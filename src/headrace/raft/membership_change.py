@@ -1,8 +1,8 @@
 """Who should vote: one step from the membership as it is to the one that is wanted.
 
-Few voters decide fast, and an odd number wastes none: four survive the loss of no more nodes than three do. So three
-are aimed at, and five only if whoever founded the cluster wanted about as many. One voter is better than two, which
-stop deciding when either is away: the way from one to three begins only when it can be gone to its end.
+Few voters decide fast, and an odd number wastes none: four survive the loss of no more nodes than three do. So the aim
+is three, and five only if the cluster was founded with four or five. Two voters are worse than one, because they decide
+nothing when either is away: a lone voter takes others in only when there are two of them.
 """
 
 from __future__ import annotations

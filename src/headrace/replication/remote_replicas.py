@@ -1,8 +1,8 @@
 """What a leader knows of the other replicas: how far each has come, and which of them keep up.
 
-A follower is caught up while each of its fetches begins where our log ended at its fetch before. Where it has all of
-our log its fetches say nothing of it: there it is caught up for as long as anything is heard of the node. One that has
-not been caught up for `lag_max_ms` is too slow, or gone. Time is the steady clock's.
+A follower is caught up while each of its fetches begins at, or after, the end that our log had at its fetch before. A
+partition where it has everything is left out of its fetches: there it is caught up for as long as the node fetches
+anything at all. One that has not been caught up for `lag_max_ms` is too slow, or gone. Time is the steady clock's.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class RemoteReplicas:
 
     def caught_up(self, node_id: NodeId, committed: Offset, log_start: Offset, now_ms: int, lag_max_ms: int) -> bool:
         """Whether one that is not in sync may be so again: its disk has all that may be committed and nothing that is
-        deleted here, and it keeps up. A deletion is confirmed without those who are not in sync: one that leads before
-        it has heard of it would bring the records back."""
+        deleted here, and it keeps up. Deletions do not wait for replicas that are not in sync: if one of them led
+        before it has deleted the same, the records would come back."""
         follower = self._known.get(node_id)
         return (
             follower is not None

@@ -183,7 +183,7 @@ class Replica:
         wanted = tuple(sorted((set(self.in_sync) - slow) | back))
         if wanted == self.in_sync and set(self._in_doubt) <= set(wanted):
             return None
-        return wanted  # also the same once more: while somebody is in doubt that is gone by now, nothing is committed
+        return wanted  # also the present set: a replica in doubt that is gone by now would hold up every commit
 
     def propose_in_sync(self, proposed: tuple[NodeId, ...]) -> None:
         """The controller is asked for it. Before it answers it may have agreed: whoever enters counts at once."""
@@ -194,7 +194,7 @@ class Replica:
     def proposal_ended(self, *, is_refused: bool) -> None:
         """The controller has not agreed, or it is not known whether it has: then whoever was to enter still counts.
 
-        A refusal settles this proposal and no earlier one: that may still be on its way, and be agreed to later.
+        A refusal is about this proposal alone: an earlier one may still be on its way, and be agreed to later.
         """
         if self._proposed is None:
             return  # the partition has changed meanwhile, and with it everything that was asked for is decided

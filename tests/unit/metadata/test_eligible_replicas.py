@@ -23,7 +23,7 @@ from headrace.metadata.commands.partition_commands import (
 )
 from headrace.metadata.configs.config_keys import CLUSTER_DEFAULTS, ConfigResource, ResourceKind
 from headrace.metadata.elections.eligible_replicas import review_of_eligible, with_eligible
-from headrace.metadata.elections.log_end_comparison import LogEnd, compared, elect_longest
+from headrace.metadata.elections.log_end_comparison import LogEnd, elect_longest, replicas_to_compare
 from headrace.metadata.elections.partition_leaders import Election, ElectionKind
 from headrace.metadata.image.cluster_image import EMPTY_IMAGE
 from headrace.metadata.image.effective_configs import NodeConfigs
@@ -97,7 +97,7 @@ class Cluster:
 
     def compare(self):
         """All who may be elected and are here have the same records; nobody else is waited for."""
-        ends = dict.fromkeys(compared(self.image, FIRST), LogEnd(Epoch(0), Offset(10)))
+        ends = dict.fromkeys(replicas_to_compare(self.image, FIRST), LogEnd(Epoch(0), Offset(10)))
         self.decide(elect_longest(self.image, {FIRST: ends}, overdue={FIRST}))
 
     def give_up(self, node_id, *, is_lost=True, serves_nothing=False):

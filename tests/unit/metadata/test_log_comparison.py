@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.metadata.commands.node_commands import drain_node, fence_node
-from headrace.metadata.elections.log_end_comparison import LogEnd, compared, elect_longest
+from headrace.metadata.elections.log_end_comparison import LogEnd, elect_longest, replicas_to_compare
 from headrace.model.names import NO_NODE, Epoch, Offset
 from tests.unit.metadata.test_eligible_replicas import FIRST, ONE, THREE, TWO, Cluster
 
@@ -32,7 +32,7 @@ def test_nobody_leads_by_being_the_first_that_is_back(outage):
     outage.start(TWO)
     outage.start(THREE)
     assert outage.partition.leader == NO_NODE
-    assert compared(outage.image, FIRST) == (TWO, THREE), "the last two who could commit anything"
+    assert replicas_to_compare(outage.image, FIRST) == (TWO, THREE), "the last two who could commit anything"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_all_who_are_gone_at_the_same_time_may_be_elected_however_few_must_be_in
     assert cluster.state == (NO_NODE, (ONE,), (TWO, THREE))
     for node_id in (TWO, THREE, ONE):
         cluster.start(node_id)
-    assert set(compared(cluster.image, FIRST)) == {ONE, TWO, THREE}
+    assert set(replicas_to_compare(cluster.image, FIRST)) == {ONE, TWO, THREE}
     (elected,) = elect(cluster, {ONE: TORN, TWO: TORN, THREE: WHOLE})
     assert elected.leader == THREE
 

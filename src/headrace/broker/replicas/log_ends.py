@@ -1,7 +1,7 @@
 """Where this node's logs end, and where the others' do: what is compared before somebody is elected after an outage.
 
-The comparison itself is `metadata.comparison`. Here the controller asks those who may be elected, again and again until
-every partition is led that can be.
+The comparison itself is `metadata.elections.log_end_comparison`. Here the controller asks those who may be elected,
+again and again until every partition is led that can be.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from headrace.client.errors import ClientError
-from headrace.metadata.elections.log_end_comparison import LogEnd, compared, elect_longest
+from headrace.metadata.elections.log_end_comparison import LogEnd, elect_longest, replicas_to_compare
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch, LogId, Offset
 from headrace.wire.messages.describe_log_ends import AskedLog, DescribeLogEndsRequest, DescribeLogEndsResponse
@@ -90,7 +90,9 @@ class LogComparison:
 
     async def _look(self) -> None:
         image = self._quorum.image
-        waiting = {log_id: asked for log_id in image.sorted_leaderless() if (asked := compared(image, log_id))}
+        waiting = {
+            log_id: asked for log_id in image.sorted_leaderless() if (asked := replicas_to_compare(image, log_id))
+        }
         now_s = self._clock.monotonic_s()
         self._since_s = {log_id: self._since_s.get(log_id, now_s) for log_id in waiting}
         left = iter(waiting.items())

@@ -146,7 +146,7 @@ def _check_not_running(node_id: NodeId, *, is_elsewhere: bool, is_heard: bool) -
         raise Refusal(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"node {node_id} is running, with another data directory; give this node another --node-id. "
-            "If its disk was just replaced: in a few seconds its last life is known to be over",
+            "If its disk was just replaced: in a few seconds it is known that its last process has ended",
         )
     if is_heard:
         raise Refusal(
@@ -186,36 +186,36 @@ def _check_registration(node_id: NodeId, endpoints: tuple[Endpoint, ...], sessio
 
 def unfence_node(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Decision[None]:
     """The node has caught up: from now on clients are sent to it, and it leads what nobody else could."""
-    node = _living(image, node_id, broker_epoch)
+    node = _registered(image, node_id, broker_epoch)
     if not node.is_fenced:
         return Decision((), None)
     unfenced, changes = NodeChanged(node_id, False, node.is_draining), (led_again,)
-    return _begun((unfenced,), image, changes)
+    return _with_changes((unfenced,), image, changes)
 
 
 def fence_node(image: ClusterImage, *node_ids: NodeId) -> Decision[None]:
-    """Nothing was heard of them for too long, or they have stopped: others take over. Those who are gone at the same
-    time are taken out together: one after the other, it would look as if the rest had gone on without the first."""
+    """Nothing was heard of them for too long, or they have stopped: others take over. All who are gone at the same time
+    are fenced in one decision: otherwise it would look as if the others had gone on without the first."""
     gone = [node for node_id in node_ids if (node := image.nodes.get(node_id)) is not None and not node.is_fenced]
     if not gone:
         return Decision((), None)
     fenced = tuple(NodeChanged(node.node_id, True, node.is_draining) for node in gone)
-    return _begun(fenced, image, taking_over(*(node.node_id for node in gone)))
+    return _with_changes(fenced, image, taking_over(*(node.node_id for node in gone)))
 
 
 def drain_node(image: ClusterImage, node_id: NodeId, broker_epoch: int | None = None) -> Decision[None]:
     """The node is about to stop, or to be emptied: others lead, and it gets nothing new. It stays in sync meanwhile.
 
-    `broker_epoch` is the life that asks for itself; another one does not have to do it.
+    `broker_epoch` is that of a node that asks for itself; None if somebody else asks.
     """
-    node = _known(image, node_id) if broker_epoch is None else _living(image, node_id, broker_epoch)
+    node = _known(image, node_id) if broker_epoch is None else _registered(image, node_id, broker_epoch)
     if node.is_draining:
         return Decision((), None)
     draining, changes = NodeChanged(node_id, node.is_fenced, True), (moved_from_draining,)
-    return _begun((draining,), image, changes)
+    return _with_changes((draining,), image, changes)
 
 
-def _begun(
+def _with_changes(
     of_nodes: tuple[NodeChanged, ...], image: ClusterImage, changes: tuple[PartitionChange, ...]
 ) -> Decision[None]:
     """Changes of nodes, and what follows from them for their partitions."""
@@ -265,8 +265,8 @@ def _known(image: ClusterImage, node_id: NodeId) -> Node:
     return node
 
 
-def _living(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Node:
-    """The node, if it is this life of it that asks."""
+def _registered(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Node:
+    """The node, if it asks under its present registration."""
     node = _known(image, node_id)
     if node.broker_epoch != broker_epoch:
         raise Refusal(

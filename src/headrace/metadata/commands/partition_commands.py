@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class InSyncMember(NamedTuple):
-    """A replica, and which of its lives the leader has seen in sync."""
+    """A replica, and the registration of its node that the leader has seen in sync."""
 
     node_id: NodeId
     broker_epoch: int
@@ -57,7 +57,9 @@ def change_in_sync(
     """An outcome holds the partition as it is after the change."""
     node = image.nodes.get(leader)
     if node is None or node.broker_epoch != broker_epoch:
-        raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"node {leader} has no life with the broker epoch {broker_epoch}")
+        raise Refusal(
+            ErrorCode.STALE_BROKER_EPOCH, f"node {leader} is not registered with the broker epoch {broker_epoch}"
+        )
     if node.is_fenced:  # others are about to lead: whom it drops from the set, they could not elect
         raise Refusal(ErrorCode.FENCED_LEADER_EPOCH, f"node {leader} is fenced, and leads nothing any more")
     after: dict[LogId, Partition] = {}
@@ -82,8 +84,8 @@ def _checked_change(
 ) -> PartitionChanged | None:
     """None if it is so already.
 
-    A leader asks for the set that it knows to be agreed on if it has asked for others and heard nothing: its word now
-    makes the partition's epoch higher, so that none of the earlier ones can count any more.
+    A leader that has proposed other sets and heard nothing proposes the present one again. That raises the partition
+    epoch, so that none of the earlier proposals can count any more.
     """
     if change.leader_epoch != partition.leader_epoch or partition.leader != leader:
         raise Refusal(
@@ -109,12 +111,13 @@ def _checked_change(
 
 
 def _check_eligible(image: ClusterImage, partition: Partition, member: InSyncMember) -> None:
-    """Who enters must be here, in the life that the leader has seen: another life may have another disk (KIP-903)."""
+    """Who enters must be here, and not have started anew since the leader has seen it: its disk may be another
+    (KIP-903)."""
     if member.node_id in partition.isr:
         return
     node = image.nodes.get(member.node_id)
     if node is None or node.is_fenced or node.broker_epoch != member.broker_epoch:
-        raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {member.node_id} is fenced, or has begun another life")
+        raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {member.node_id} is fenced, or has started anew")
 
 
 def _completed(image: ClusterImage, log_id: LogId, partition: Partition, isr: tuple[NodeId, ...]) -> PartitionChanged:
@@ -164,7 +167,9 @@ def give_up_replica(
     """
     node = image.nodes.get(node_id)
     if node is None or node.broker_epoch != broker_epoch:
-        raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} has no life with the broker epoch {broker_epoch}")
+        raise Refusal(
+            ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} is not registered with the broker epoch {broker_epoch}"
+        )
     partition = known_partition(image, log_id)
     if node_id not in partition.replicas:
         raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has no replica of {image.name_of(log_id)}")
@@ -249,9 +254,9 @@ def _checked_move(image: ClusterImage, move: Reassignment) -> PartitionChanged |
     if not adding and not removing and not partition.is_moving and move.replicas == partition.replicas:
         return None
     replicas = (*move.replicas, *removing)
-    heir = _leader_among(image, partition, move.replicas)
-    if heir is not None and set(move.replicas) <= set(partition.isr):
-        return _moved(move.log_id, partition, move.replicas, heir)  # no change in sync would ever end it
+    leader_after = _leader_among(image, partition, move.replicas)
+    if leader_after is not None and set(move.replicas) <= set(partition.isr):
+        return _moved(move.log_id, partition, move.replicas, leader_after)  # no change of the in-sync set would end it
     leader, isr = _left_in_sync(image, move.log_id, partition, replicas)
     return PartitionChanged(
         move.log_id.topic_id,
@@ -307,7 +312,8 @@ def _stopped(image: ClusterImage, log_id: LogId, partition: Partition) -> Partit
 def _left_in_sync(
     image: ClusterImage, log_id: LogId, partition: Partition, replicas: tuple[NodeId, ...]
 ) -> tuple[NodeId, tuple[NodeId, ...]]:
-    """Who leads and who is in sync when only these go on: those whom an unended move was adding may have to leave."""
+    """Who leads and who is in sync with these replicas alone: those that an unfinished move was adding may have to
+    go."""
     isr = tuple(node_id for node_id in partition.isr if node_id in replicas)
     if partition.isr and not isr:
         raise Refusal(

@@ -1,9 +1,10 @@
 """A change of very many partitions, cut into decisions that each are a moment's work.
 
-When a node is gone, every partition that it had changes: at once, that would hold up the controller for seconds, and
-then every node that applies it. So it is decided in slices. Each is decided against the state that it meets, so that
-whatever else is decided in between counts; and each leaves a state that is safe, so that nothing is wrong if no next
-one comes. What a controller leaves undone the next one finds: of each partition by itself it can be said what it needs.
+When a node is gone, every partition that it had changes. To decide all of that at once would hold up the controller for
+seconds, and then every node that applies it. So it is decided in slices. Each slice is decided on the image as it is by
+then, so that it respects what else was decided in between, and each leaves a safe state, so that nothing is wrong if
+the next one never comes. The next controller finds what is left undone, because each partition by itself shows what it
+needs.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class FirstSlice(NamedTuple):
 
 
 def first_slice(image: ClusterImage, changes: Iterable[PartitionChange]) -> FirstSlice:
-    """As much as fits into the command that makes the changes necessary: in a small cluster, all. No two of the changes
-    are about the same partition."""
+    """As much as fits into the decision that makes the changes necessary: in a small cluster, all. No two of the
+    changes concern the same partition."""
     records: list[PartitionChanged] = []
     for change in changes:
         sliced = SlicedChange(image, change)

@@ -1,17 +1,16 @@
 """Who may be elected although it is not in sync: the eligible replicas of a partition (KIP-966).
 
-Nothing is committed while fewer than `min.insync.replicas` are in sync. So whoever leaves a set that is then smaller
-than that still has all that was ever committed, and has it until the set is large enough again. Without this, the last
-member of a set would be the only one that can ever lead, and if its disk is lost, nobody could: although others have
-everything, on disks that are whole.
+Nothing is committed while fewer than `min.insync.replicas` are in sync. So a replica that leaves the in-sync set when
+that becomes too small has all that was ever committed, until the set is large enough again. Without this, only the last
+member of a set could ever lead; and if its disk is lost nobody could, although others have everything.
 
-Commands say who leads and who is in sync. Who is eligible follows from that, and from the topic's settings: it is
-worked out here, for every decision, so that no command can forget it. A record that comes without it makes nobody
-eligible, which is always safe.
+Commands say who leads and who is in sync. Who is eligible follows from that and from the topic's settings. It is worked
+out here, for every decision, so that no command can forget it. A record without it makes nobody eligible, which is
+always safe.
 
-Safety does not rest on the settings being the same everywhere and at once. Whoever is eligible counts for the leader's
-high watermark as if it were in sync (see `Replica`): a leader that goes by another `min.insync.replicas` waits rather
-than leaves one behind that may be elected.
+Not all nodes need to have the same settings at the same moment. An eligible replica counts for the leader's high
+watermark as if it were in sync (see `Replica`): so a leader with another `min.insync.replicas` commits nothing that a
+replica lacks which may be elected.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ def _is_large_enough(isr: tuple[NodeId, ...], replicas: tuple[NodeId, ...], need
 
 
 def in_sync_needed(image: ClusterImage, topic_id: TopicId, configs: NodeConfigs) -> int:
-    """How many must be in sync for anything to be committed. 0 where that says nothing about disks: what was only
-    written when it was committed is gone after a power cut."""
+    """How many must be in sync for anything to be committed. 0 where records are committed before they are on disk: a
+    power cut can take them from any replica, so that none has everything for certain."""
     topic = image.topics[topic_id]
     settings = topic_settings(image, topic.name, configs)
     return settings.min_insync_replicas if settings.commits_when_flushed else 0

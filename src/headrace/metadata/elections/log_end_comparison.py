@@ -1,9 +1,9 @@
-"""Whose log goes on after an outage: those of all who may be elected are compared, and the longest leads.
+"""Who leads after an outage: the logs of all who may be elected are compared, and the longest wins.
 
-Whoever may be elected has everything that was ever committed, if its disk has kept its word. While one of them lives
-on, that one is believed: it knows what it has written. But where all of them have started again, a torn disk or an
-older copy of one may be the first that is back, and whoever follows would be cut to match it. So the controller asks
-each where its log ends, and waits for those who are missing, for a while.
+Whoever may be elected has everything that was ever committed, if its disk has kept what it promised. If one of them was
+never down, it is believed: it knows what it has written. But if all of them have started again, the first that is back
+may have lost the end of its log, or be an older copy, and the others would cut their logs to match it. So the
+controller asks each where its log ends, and for a while waits for those who are missing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LogEnd(NamedTuple):
     end: Offset
     """Exclusive."""
     was_in_sync: bool = False
-    """In this life of the node: so it has not lost anything since."""
+    """It was in sync since the node has started: so it has not lost anything."""
 
 
 LogEnds = dict["NodeId", LogEnd | None]
@@ -44,7 +44,7 @@ class Elected(NamedTuple):
     shorter: tuple[NodeId, ...]
 
 
-def compared(image: ClusterImage, log_id: LogId) -> tuple[NodeId, ...]:
+def replicas_to_compare(image: ClusterImage, log_id: LogId) -> tuple[NodeId, ...]:
     """Whom to ask about a partition that nobody leads: those who may be elected, and are here."""
     partition = image.partition(*log_id)
     if partition is None or partition.has_leader:

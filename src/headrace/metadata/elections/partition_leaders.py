@@ -1,12 +1,13 @@
 """Who leads a partition when somebody comes or goes.
 
-Only a replica in the in-sync set may lead: it has every record that was ever acknowledged. If none is there, one that
-is eligible may: it has them too (see `eligible`), and from then on it alone is in sync. If there is none either, the
-partition waits. The last member stays in the set even when it is away, so that nobody who lacks anything takes its
-place.
+Only a replica in the in-sync set may lead: it has every record that was ever acknowledged. If none of them is there,
+an eligible one may: it has them too (see `eligible_replicas`), and from then on it alone is in sync. If there is none
+either, the partition waits. The last member stays in the set even when it is away: otherwise somebody who lacks records
+could be elected.
 
-Who is in sync while somebody leads has just shown what it has. Whoever comes back after nobody led has not: if there
-are several, nobody is elected here, and their logs are compared first (see `comparison`).
+While somebody leads, replicas in sync show with every fetch what they have. Replicas that come back after nobody led
+have shown nothing yet: if there are several, nobody is elected here, and their logs are compared first (see
+`log_end_comparison`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def changed(
     leader: NodeId | None = None,
     begins_anew: bool = False,
 ) -> PartitionChanged:
-    """The record for a change of who leads and who is in sync. A new leader, or a new life of it, has a new epoch."""
+    """The record for a change of who leads and who is in sync. The leader epoch grows with a new leader, and with one
+    that `begins_anew`, on an empty copy."""
     leader = before.leader if leader is None else leader
     is_new = begins_anew or leader != before.leader
     return PartitionChanged(
@@ -100,11 +102,11 @@ def taken_from(
 ) -> PartitionChanged | None:
     """What changes when nodes are gone: they leave the in-sync set, and another leads what they led.
 
-    If all members are gone, the last of them stays in the set. Who left before it in the same moment has as much: the
-    set never went on without it, so that it is eligible, however few must be in sync.
+    If all members are gone, the last of them stays in the set. Those who leave in the same moment have as much as it
+    has, because nothing was committed without them. So they are eligible, whatever `min.insync.replicas` is.
 
-    A node whose disk was replaced leaves even where it is the last member: what it had is gone, and pretending
-    otherwise would let it lead with nothing. For the same reason it is eligible nowhere.
+    A node whose disk was replaced leaves even where it is the last member: what it had is gone, and it would lead with
+    nothing. For the same reason it is eligible nowhere.
     """
     if not any(_has_part(partition, node_id, has_lost_disk) for node_id in gone):
         return None
@@ -118,7 +120,7 @@ def taken_from(
 
 
 def _has_part(partition: Partition, node_id: NodeId, has_lost_disk: bool) -> bool:
-    """Whether something is to be taken from a node that is gone. That it is the last one in sync is left to it, unless
+    """Whether something is to be taken from a node that is gone. If it is the last one in sync, it stays that, unless
     its disk is lost."""
     if partition.leader == node_id:
         return True
@@ -128,8 +130,8 @@ def _has_part(partition: Partition, node_id: NodeId, has_lost_disk: bool) -> boo
 
 
 def has_part_in_any(image: ClusterImage, node_id: NodeId, *, has_lost_disk: bool) -> bool:
-    """In any order, as only yes or no comes of it: a node that starts is held up by a fifth of a microsecond for each
-    partition of the cluster."""
+    """The order does not matter for a yes or no, so nothing is sorted: each partition of the cluster holds up a node
+    that starts by a fifth of a microsecond."""
     return any(
         _has_part(partition, node_id, has_lost_disk)
         for topic in image.topics.values()
@@ -166,9 +168,9 @@ def moved_from_draining(image: ClusterImage, topic_id: TopicId, partition: Parti
     leader = image.nodes.get(partition.leader)
     if leader is None or not leader.is_draining:
         return None
-    heirs = (other for other in partition.target if other in partition.isr and image.node_may_lead(other))
-    heir = next(heirs, NO_NODE)
-    return None if heir == NO_NODE else changed(topic_id, partition, leader=heir)
+    others = (other for other in partition.target if other in partition.isr and image.node_may_lead(other))
+    successor = next(others, NO_NODE)
+    return None if successor == NO_NODE else changed(topic_id, partition, leader=successor)
 
 
 class ElectionKind(Enum):

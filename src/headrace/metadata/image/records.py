@@ -35,9 +35,10 @@ class ClusterNamed:
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistered:
-    """A node has started. `incarnation` is chosen anew on each start: the same node id, but another life.
+    """A node has started. `incarnation` is chosen anew on each start: the same node id, but another process.
 
-    `broker_epoch` counts registrations over all nodes, so that a life can be told from every other by a number.
+    `broker_epoch` counts registrations over all nodes, so that one registration can be told from every other by a
+    number.
     """
 
     node_id: NodeId

@@ -1,9 +1,9 @@
 """Which offsets and groups nobody needs any more.
 
-Offsets are kept while somebody reads. Their time begins to run when the group has become empty, and anew with each
-commit: whoever sets the offsets of an empty group right has the whole retention to start its consumers. (Kafka counts
-from the empty group alone.) Who commits without being a member (a simple group) is never empty nor full: there each
-commit counts for itself. In a group with members, offsets of topics that it no longer reads expire by their commit.
+Offsets are kept while somebody reads. Their retention begins when the group becomes empty, and again with each commit:
+whoever corrects the offsets of an empty group has the whole retention to start its consumers. (Kafka counts from the
+empty group alone.) A simple group commits without having members, so there each offset expires by its own commit. In a
+group with members, offsets of topics that it no longer reads expire by their commit too.
 """
 
 from __future__ import annotations
