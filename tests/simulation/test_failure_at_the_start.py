@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.broker.metadata.votes import FILE as BALLOT_FILE
+from headrace.broker.metadata.votes import FILE as VOTE_FILE
 from headrace.model.errors import DiskFailure
 from headrace.simulation.cluster import SimulatedCluster
 from headrace.simulation.environment.disk import SimulatedDisk
@@ -39,7 +39,7 @@ def exit_without_its_vote(node_count: int) -> BaseException | None:
         cluster = await ready_cluster(universe, node_count=node_count)
         forgetful = cluster.nodes[-1]
         forgetful.host.crash()
-        SimulatedDisk(forgetful.host.device).remove(BALLOT_FILE)
+        SimulatedDisk(forgetful.host.device).remove(VOTE_FILE)
         forgetful.launch()
         while not forgetful.is_serving and not any(error for _, error in forgetful.exits):
             await asyncio.sleep(0.1)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestVote:
-    """Asks for a vote in `term`. A rehearsal only asks whether it would be given: nobody's term changes by it."""
+    """Asks for a vote in `term`. A pre-vote only asks whether it would be given: nobody's term changes by it."""
 
     source: ReplicaKey
     term: Term

@@ -11,7 +11,7 @@ import pytest
 from headrace.broker.metadata.entries import decided_batch
 from headrace.broker.metadata.snapshots import encode_snapshot
 from headrace.broker.metadata.store import METADATA_LOG, METADATA_TOPIC, SNAPSHOT_FILE, MetadataStore
-from headrace.broker.metadata.votes import FILE as BALLOT_FILE
+from headrace.broker.metadata.votes import FILE as VOTE_FILE
 from headrace.metadata.image.records import TopicDeleted
 from headrace.model.errors import DiskFailure, DiskFull, Refusal
 from headrace.model.names import Millis, NodeId, Offset, TopicId
@@ -188,7 +188,7 @@ async def test_a_log_whose_snapshot_was_taken_away_says_so(lives: Lives, older: 
         await lives.next()
 
 
-@pytest.mark.parametrize("part", ["log", SNAPSHOT_FILE, BALLOT_FILE])
+@pytest.mark.parametrize("part", ["log", SNAPSHOT_FILE, VOTE_FILE])
 async def test_what_cannot_be_read_is_damage_that_nobody_may_remove(lives: Lives, device: Device, part: str) -> None:
     metadata, _ = await lives.next()
     ballot = HardState(Term(1), None)
@@ -196,7 +196,7 @@ async def test_what_cannot_be_read_is_damage_that_nobody_may_remove(lives: Lives
     await metadata.save(saving(entry(100, 1)))
     device.spoil(metadata.log.segments[0].log_path if part == "log" else part, 0)
     with pytest.raises(DamagedLog, match=r"the disk cannot read it.*(do not remove it|might vote twice)"):
-        metadata.load_ballot(metadata.load(MEMBERSHIP), is_alone=False)
+        metadata.load_hard_state(metadata.load(MEMBERSHIP), is_alone=False)
 
 
 async def test_a_metadata_log_that_cannot_be_cut_ends_the_node(lives: Lives, device: Device) -> None:

@@ -175,7 +175,7 @@ async def expect_new(world: World) -> None:
     raft_log = metadata.load(Membership())
     assert raft_log.membership == Membership((Voter(ME, NEW.directory),))
     assert raft_log.end == len(DECIDED) + 1
-    assert metadata.load_ballot(raft_log, is_alone=True) == HardState(Term(5))
+    assert metadata.load_hard_state(raft_log, is_alone=True) == HardState(Term(5))
     await metadata.repair()
     orders = await store.open_or_create(ORDERS, TopicPartition("orders", 0), LogSettings())
     assert orders.next_offset == RECORD_COUNT

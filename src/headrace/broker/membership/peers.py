@@ -41,13 +41,13 @@ log = logging.getLogger(__name__)
 
 CONNECT_S: Final = 1.0  # within one rack it takes a millisecond; a node that is off answers never
 ANSWER_S: Final = 10.0
-LETTERS_MAX: Final = 64  # waiting for one node: more only tell what the next heartbeat tells anyway
+UNSENT_MAX: Final = 64  # waiting for one node: more only tell what the next heartbeat tells anyway
 RETRY_FIRST_S: Final = 0.05  # a node that starts again is there within a second; then each try waits twice as long
 RETRY_MAX_S: Final = 1.0
 DOUBT_S: Final = 2.0  # a session: by then the controller has heard of it, or has fenced it
-LETTERS: Final = "letters"
+RAFT_LANE: Final = "raft"
 STRANGE: Final = {ErrorCode.INVALID_VOTER_KEY, ErrorCode.INCONSISTENT_CLUSTER_ID}
-"""How somebody else answers a letter: another node, or one of another cluster."""
+"""How somebody else answers a message: another node, or one of another cluster."""
 
 
 class Addresses(Protocol):
@@ -77,7 +77,7 @@ class Peers:
         """Hears that another node knows a later life of this node's disk than this one."""
         self._connections: dict[tuple[NodeId, str], Connection] = {}
         self._opening: dict[tuple[NodeId, str], asyncio.Lock] = {}
-        self._postmen: dict[NodeId, _Postman] = {}
+        self._senders: dict[NodeId, _MessageSender] = {}
         self._doubted_s: dict[NodeId, float] = {}
         self._looked_for: set[NodeId] = set()
         self.absent: set[NodeId] = set()
@@ -98,14 +98,14 @@ class Peers:
         since_s = self.now_s - DOUBT_S
         return tuple(node_id for node_id, broke_s in self._doubted_s.items() if broke_s > since_s)
 
-    # ---- letters: no answer is waited for, and nobody minds if one is lost
+    # ---- messages: no answer is waited for, and nobody minds if one is lost
 
-    def send(self, letter: OutboundMessage) -> None:
-        postman = self._postmen.get(letter.target)
-        if postman is None:
-            postman = self._postmen[letter.target] = _Postman(self, letter.target)
-            self._tasks.start(postman.run(), f"letters to node {letter.target}")
-        postman.post(letter)
+    def send(self, message: OutboundMessage) -> None:
+        sender = self._senders.get(message.target)
+        if sender is None:
+            sender = self._senders[message.target] = _MessageSender(self, message.target)
+            self._tasks.start(sender.run(), f"messages to node {message.target}")
+        sender.send(message)
 
     # ---- requests
 
@@ -199,7 +199,7 @@ class Peers:
         retry_s = RETRY_FIRST_S
         while node_id in self.doubted():
             try:
-                await self.connection(node_id, LETTERS)
+                await self.connection(node_id, RAFT_LANE)
                 self._doubted_s.pop(node_id, None)
             except NobodyListens:
                 break
@@ -217,7 +217,7 @@ class Peers:
 
     async def _try_to_reach(self, node_id: NodeId) -> None:
         try:
-            await self.connection(node_id, LETTERS)
+            await self.connection(node_id, RAFT_LANE)
         except (ClientError, Refusal) as trouble:
             log.debug("node %d is still away: %s", node_id, trouble)
 
@@ -226,32 +226,32 @@ class Peers:
         return self._world.clock.monotonic_s()
 
 
-class _Postman:
-    """Carries the letters for one node, in order.
+class _MessageSender:
+    """Carries the messages for one node, in order.
 
-    While there is a connection a letter leaves at once: nodes send ten a second and more to each other, and a task and
-    a timer for each would cost more than the letter. Letters wait only while the connection is opened.
+    While there is a connection a message leaves at once: nodes send ten a second and more to each other, and a task and
+    a timer for each would cost more than the message. Messages wait only while the connection is opened.
     """
 
     def __init__(self, peers: Peers, target: NodeId) -> None:
         self._peers = peers
         self._target = target
-        self._letters: list[OutboundMessage] = []
+        self._unsent: list[OutboundMessage] = []
         self._wake = asyncio.Event()
         self._connection: Connection | None = None
         self._unanswered_s: deque[float] = deque()
-        """When those letters left, on this connection, that no answer has come to."""
+        """When those messages left, on this connection, that no answer has come to."""
         self._code = ErrorCode.NONE
         """How it answered last: trouble that stays is told once."""
 
-    def post(self, letter: OutboundMessage) -> None:
-        connection = self._peers.open_connection(self._target, LETTERS)
-        if connection is not None and not self._letters:
-            self._deliver(connection, letter)
+    def send(self, message: OutboundMessage) -> None:
+        connection = self._peers.open_connection(self._target, RAFT_LANE)
+        if connection is not None and not self._unsent:
+            self._deliver(connection, message)
             return
-        if len(self._letters) >= LETTERS_MAX:
-            self._letters.pop(0)
-        self._letters.append(letter)
+        if len(self._unsent) >= UNSENT_MAX:
+            self._unsent.pop(0)
+        self._unsent.append(message)
         self._wake.set()
 
     async def run(self) -> None:
@@ -259,39 +259,39 @@ class _Postman:
         while True:
             await self._wake.wait()
             try:
-                connection = await self._peers.connection(self._target, LETTERS)
+                connection = await self._peers.connection(self._target, RAFT_LANE)
                 retry_s = RETRY_FIRST_S
             except (ClientError, Refusal) as trouble:
                 log.debug("node %d cannot be reached: %s", self._target, trouble)
-                self._letters.clear()  # they will be old news by then
+                self._unsent.clear()  # they will be old news by then
                 self._wake.clear()
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, RETRY_MAX_S)
                 continue
             self._wake.clear()
-            letters, self._letters = self._letters, []
-            for letter in letters:
-                self._deliver(connection, letter)
+            messages, self._unsent = self._unsent, []
+            for message in messages:
+                self._deliver(connection, message)
 
-    def _deliver(self, connection: Connection, letter: OutboundMessage) -> None:
+    def _deliver(self, connection: Connection, message: OutboundMessage) -> None:
         now_s = self._peers.now_s
         if connection is not self._connection:
             self._connection = connection
             self._unanswered_s.clear()
         if self._unanswered_s and now_s - self._unanswered_s[0] > ANSWER_S:
-            log.debug("node %d has left letters unanswered for %g s", self._target, ANSWER_S)
-            connection.close()  # it is dead, though nobody has said so; the next letter opens another
+            log.debug("node %d has left messages unanswered for %g s", self._target, ANSWER_S)
+            connection.close()  # it is dead, though nobody has said so; the next message opens another
             return
-        message = to_wire(letter, self._peers.cluster_id(), self._peers.life)
+        request = to_wire(message, self._peers.cluster_id(), self._peers.life)
         try:
-            connection.notify(message, response_class(message.API_KEY), self._answered)
+            connection.notify(request, response_class(request.API_KEY), self._answered)
         except (ClientError, Refusal) as trouble:
-            log.debug("a letter was lost: %s", trouble)
+            log.debug("a message was lost: %s", trouble)
         else:
             self._unanswered_s.append(now_s)
 
     def _answered(self, answer: Message) -> None:
-        """It only shows that the node lives, and takes our letters."""
+        """It only shows that the node lives, and takes our messages."""
         self._unanswered_s.popleft()
         assert self._connection is not None
         place = self._connection.address
@@ -299,7 +299,7 @@ class _Postman:
         if code is not self._code:
             self._code = code
             if code is not ErrorCode.NONE:
-                log.warning("node %d at %s takes no letters of ours: %s", self._target, place, code.name)
+                log.warning("node %d at %s takes no messages of ours: %s", self._target, place, code.name)
         if code in STRANGE:
             self._peers.met_stranger(self._target, place)
         elif code is ErrorCode.STALE_BROKER_EPOCH:

@@ -40,21 +40,21 @@ RaftRequest = (
 )
 
 
-def to_wire(letter: OutboundMessage, cluster_id: str, life: Incarnation = UNKNOWN_INCARNATION) -> RaftRequest:
+def to_wire(outbound: OutboundMessage, cluster_id: str, life: Incarnation = UNKNOWN_INCARNATION) -> RaftRequest:
     """`life` is the sender's: whoever knows a later one of its disk does not believe what this one says."""
-    request = _request(letter, cluster_id)
+    request = _request(outbound, cluster_id)
     request.life, request.incarnation = life
     return request
 
 
 # size: a table, with an entry for each message
-def _request(letter: OutboundMessage, cluster_id: str) -> RaftRequest:
-    message = letter.message
+def _request(outbound: OutboundMessage, cluster_id: str) -> RaftRequest:
+    message = outbound.message
     source, directory = message.source
     match message:
         case AppendEntries():
             return RaftAppendEntriesRequest(
-                letter.target,
+                outbound.target,
                 cluster_id,
                 source,
                 directory,
@@ -68,7 +68,7 @@ def _request(letter: OutboundMessage, cluster_id: str) -> RaftRequest:
             )
         case AppendAnswer():
             return RaftAppendAnswerRequest(
-                letter.target,
+                outbound.target,
                 cluster_id,
                 source,
                 directory,
@@ -82,7 +82,7 @@ def _request(letter: OutboundMessage, cluster_id: str) -> RaftRequest:
             )
         case RequestVote():
             return RaftRequestVoteRequest(
-                letter.target,
+                outbound.target,
                 cluster_id,
                 source,
                 directory,
@@ -94,11 +94,11 @@ def _request(letter: OutboundMessage, cluster_id: str) -> RaftRequest:
             )
         case VoteAnswer():
             return RaftVoteAnswerRequest(
-                letter.target, cluster_id, source, directory, message.term, message.is_granted, message.is_pre_vote
+                outbound.target, cluster_id, source, directory, message.term, message.is_granted, message.is_pre_vote
             )
         case InstallSnapshot():
             return RaftInstallSnapshotRequest(
-                letter.target,
+                outbound.target,
                 cluster_id,
                 source,
                 directory,
@@ -108,7 +108,7 @@ def _request(letter: OutboundMessage, cluster_id: str) -> RaftRequest:
                 encode_snapshot(message.snapshot),
             )
         case TakeOver():
-            return RaftTakeOverRequest(letter.target, cluster_id, source, directory, message.term)
+            return RaftTakeOverRequest(outbound.target, cluster_id, source, directory, message.term)
         case _:
             assert_never(message)
 

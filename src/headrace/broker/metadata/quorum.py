@@ -141,7 +141,9 @@ class Quorum:
         What is found is not known to be agreed on, unless this node is the only voter.
         """
         raft_log = self._store.load(self._first)
-        ballot = self._store.load_ballot(raft_log, is_alone=raft_log.membership.voter_ids == (self._me.node_id,))
+        hard_state = self._store.load_hard_state(
+            raft_log, is_alone=raft_log.membership.voter_ids == (self._me.node_id,)
+        )
         self.image, self.applied_end = image_of(raft_log.snapshot.payload), raft_log.snapshot.end
         self.found_image = self.image
         for entry in raft_log.entries_from(raft_log.start, BYTES_UNLIMITED):
@@ -149,7 +151,7 @@ class Quorum:
             self.deleted_topics.update(it.topic_id for it in records if isinstance(it, TopicDeleted))
             self.found_image = self.found_image.apply_all(records)
         chance = self._world.entropy.fraction
-        self._raft = RaftNode(self._me, raft_log, ballot, now_ms=self._now_ms(), chance=chance, timing=self._timing)
+        self._raft = RaftNode(self._me, raft_log, hard_state, now_ms=self._now_ms(), chance=chance, timing=self._timing)
         self._lead_if_alone()
 
     def found(self, membership: Membership) -> None:
@@ -408,8 +410,8 @@ class Quorum:
 
     async def _work_off(self) -> None:
         while (ready := self._raft.ready()) is not None:
-            for letter in ready.messages:
-                self.send(letter)
+            for message in ready.messages:
+                self.send(message)
             await self._unapplied.put(ready)
             if not ready.saving.is_empty:
                 await self._store.save(ready.saving)
@@ -528,5 +530,5 @@ def _settle(future: object, error: Exception | None = None) -> None:
         future.set_exception(error)
 
 
-def _nobody(letter: OutboundMessage) -> None:
-    raise AssertionError(f"a node without peers has a letter for {letter.target}")
+def _nobody(message: OutboundMessage) -> None:
+    raise AssertionError(f"a node without peers has a message for {message.target}")

@@ -1,7 +1,7 @@
-"""What Raft must never forget, on disk: the ballot, the entries, the last snapshot.
+"""What Raft must never forget, on disk: term and vote, the entries, the last snapshot.
 
-The entries are the metadata log, a log as any other. The snapshot is a file that is replaced whole, the ballot has a
-box of its own. Nothing here decides anything; the quorum says what to save, and waits for it.
+The entries are the metadata log, a log as any other. The snapshot is a file that is replaced whole, term and vote have
+a file of their own. Nothing here decides anything; the quorum says what to save, and waits for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.broker.metadata.entries import batch_of, entry_of
 from headrace.broker.metadata.snapshots import decode_snapshot, encode_snapshot
-from headrace.broker.metadata.votes import FILE as BALLOT_FILE
+from headrace.broker.metadata.votes import FILE as VOTE_FILE
 from headrace.broker.metadata.votes import FORGOTTEN, VoteFile
 from headrace.model.errors import DiskFailure, DiskFull, ErrorCode, Refusal
 from headrace.model.names import LogId, Offset, TopicId, TopicPartition
@@ -58,17 +58,17 @@ class MetadataStore:
         self.log = log
         self._world = world
         self._store = store
-        self._ballots = VoteFile(world.disk)
+        self._votes = VoteFile(world.disk)
         self._believed_end = Offset(log.next_offset)
         """Where the log as found ends, without what contradicts the snapshot."""
 
     def close(self) -> None:
-        self._ballots.close()
+        self._votes.close()
 
     @property
     def life(self) -> int:
-        """How often this disk was started, as of `load_ballot`."""
-        return self._ballots.life
+        """How often this disk was started, as of `load_hard_state`."""
+        return self._votes.life
 
     # ---- at start; these block
 
@@ -86,19 +86,19 @@ class MetadataStore:
         if self.log.next_offset != self._believed_end:
             await self._restart_log(self._believed_end)
 
-    def load_ballot(self, found: RaftLog, *, is_alone: bool) -> HardState:
-        """For the log as it was found. Whoever has heard of a term has saved a ballot before anything else of that
+    def load_hard_state(self, found: RaftLog, *, is_alone: bool) -> HardState:
+        """For the log as it was found. Whoever has heard of a term has saved its vote before anything else of that
         term; so if there is none it is lost, and it cannot be told whom this node voted for. Alone it votes for itself.
         """
         try:
-            ballot = self._ballots.load()
+            hard_state = self._votes.load()
         except ReadFault as fault:
-            raise DamagedLog(BALLOT_FILE, 0, 0, damage_by(fault).problem, advice=FORGOTTEN) from fault
+            raise DamagedLog(VOTE_FILE, 0, 0, damage_by(fault).problem, advice=FORGOTTEN) from fault
         except OSError as error:
             raise DiskFailure(f"the vote of this node cannot be written again: {error}") from error
-        if ballot is None and found.last_term > NO_TERM and not is_alone:
-            raise MissingFile(BALLOT_FILE, "it says whom this node voted for", advice=FORGOTTEN)
-        return ballot or HardState(found.last_term)
+        if hard_state is None and found.last_term > NO_TERM and not is_alone:
+            raise MissingFile(VOTE_FILE, "it says whom this node voted for", advice=FORGOTTEN)
+        return hard_state or HardState(found.last_term)
 
     # ---- while it runs
 
@@ -115,7 +115,7 @@ class MetadataStore:
 
     async def _save(self, saving: Saving) -> None:
         if saving.hard_state is not None:
-            await self._flush(partial(self._ballots.save, saving.hard_state))
+            await self._flush(partial(self._votes.save, saving.hard_state))
         if saving.snapshot is not None:
             await self._store_snapshot(saving.snapshot)
             await self._restart_log(saving.snapshot.end)

@@ -20,6 +20,8 @@ class MetadataView:
         self.node_id = node_id
         self.configs = configs
         self._quorum = quorum
+        self._settings = (quorum.image, node_settings(quorum.image, configs))
+        """As they follow from an image, which is another one whenever anything has changed."""
 
     @property
     def image(self) -> ClusterImage:
@@ -27,7 +29,10 @@ class MetadataView:
 
     @property
     def settings(self) -> NodeSettings:
-        return node_settings(self._quorum.image, self.configs)
+        image = self._quorum.image
+        if self._settings[0] is not image:
+            self._settings = (image, node_settings(image, self.configs))
+        return self._settings[1]
 
     def topic_settings(self, name: str) -> TopicSettings:
         return topic_settings(self._quorum.image, name, self.configs)

@@ -1,4 +1,4 @@
-"""The ballot on disk: a line for each change, and the last one counts.
+"""Term and vote on disk: a line for each change, and the last one counts.
 
 It is written with every election, also when the disk is full: a node must be able to start on one, or nobody could ever
 delete anything there. So lines are appended to a file that has space kept aside, instead of the file being replaced.
@@ -34,7 +34,7 @@ REWRITE_BYTES: Final = 64 << 10  # by then it is worth to begin anew, with the l
 
 
 class _Line(NamedTuple):
-    ballot: HardState
+    hard_state: HardState
     life: int
     end: int
     """Where it ends in the file."""
@@ -71,12 +71,12 @@ class VoteFile:
         # Once more: after a flush that failed, what can be read need not be on the device. On a line of its own, for
         # what is not may have no end.
         self.life = last.life + 1
-        self._append(b"\n" + encode_ballot(last.ballot, self.life))
-        return last.ballot
+        self._append(b"\n" + encode_hard_state(last.hard_state, self.life))
+        return last.hard_state
 
-    def save(self, ballot: HardState) -> None:
+    def save(self, hard_state: HardState) -> None:
         """On the device when it returns. OSError if the disk fails, or is full for too long."""
-        line = encode_ballot(ballot, self.life)
+        line = encode_hard_state(hard_state, self.life)
         if self._file is None or (self._file.size() >= REWRITE_BYTES and self._disk.free_bytes() > REWRITE_BYTES):
             self._begin_with(line)
         else:
@@ -100,17 +100,17 @@ class VoteFile:
             self._file.close()
 
 
-def encode_ballot(ballot: HardState, life: int) -> bytes:
+def encode_hard_state(hard_state: HardState, life: int) -> bytes:
     """One line of the file."""
     vote = None
-    if ballot.vote is not None:
-        vote = {"node": ballot.vote.node_id, "directory": ballot.vote.directory.hex()}
-    text = json.dumps({"term": ballot.term, "vote": vote, "life": life}).encode()
+    if hard_state.vote is not None:
+        vote = {"node": hard_state.vote.node_id, "directory": hard_state.vote.directory.hex()}
+    text = json.dumps({"term": hard_state.term, "vote": vote, "life": life}).encode()
     return b"%s %08x\n" % (text, crc32c(text))
 
 
 def _decoded(line: bytes) -> tuple[HardState, int] | None:
-    """The ballot and the life in which it was written; None if the line is not whole."""
+    """Term and vote, and the life in which it was written; None if the line is not whole."""
     text, _, checksum = line.rpartition(b" ")
     if checksum != b"%08x\n" % crc32c(text):
         return None

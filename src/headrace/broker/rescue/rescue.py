@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.broker.membership.identity import IDENTITY_FILE, RESCUE_FILE, Identity, Origin
 from headrace.broker.metadata.snapshots import encode_snapshot, image_payload
 from headrace.broker.metadata.store import METADATA_LOG, METADATA_SETTINGS, METADATA_TOPIC, SNAPSHOT_FILE
-from headrace.broker.metadata.votes import FILE as BALLOT_FILE
-from headrace.broker.metadata.votes import encode_ballot
+from headrace.broker.metadata.votes import FILE as VOTE_FILE
+from headrace.broker.metadata.votes import encode_hard_state
 from headrace.raft.log import Snapshot
 from headrace.raft.membership import Membership, Voter
 from headrace.raft.ready import HardState
@@ -39,7 +39,7 @@ AFTER: Final = "after"
 REPORT: Final = "report.json"
 REPLACED: Final = (  # besides the metadata log
     IDENTITY_FILE,
-    BALLOT_FILE,
+    VOTE_FILE,
     SNAPSHOT_FILE,
     checkpoints.RECOVERY_POINTS,
     checkpoints.START_OFFSETS,
@@ -109,7 +109,7 @@ def _new_files(disk: Disk, agreed: Agreed, identity: Identity, image: ClusterIma
     points.pop(METADATA_LOG, None)
     return {
         IDENTITY_FILE: identity.encode(),
-        BALLOT_FILE: encode_ballot(HardState(agreed.term), agreed.life),
+        VOTE_FILE: encode_hard_state(HardState(agreed.term), agreed.life),
         SNAPSHOT_FILE: encode_snapshot(snapshot),
         checkpoints.RECOVERY_POINTS: checkpoints.encode_offsets(points),
         checkpoints.START_OFFSETS: checkpoints.encode_offsets({**_starts(disk), METADATA_LOG: agreed.end}),

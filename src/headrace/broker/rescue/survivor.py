@@ -135,20 +135,20 @@ def _agreed(disk: Disk) -> Agreed:
     for entry in raft_log.entries_from(raft_log.start, BYTES_UNLIMITED):
         image = image.apply_all(records_of(entry))
         decided_ms = _time_of(entry) or decided_ms
-    ballot_term, life = _ballot_term(disk)
-    return Agreed(image, raft_log.membership, raft_log.end, max(raft_log.last_term, ballot_term), decided_ms, life)
+    voted_term, life = _voted_term(disk)
+    return Agreed(image, raft_log.membership, raft_log.end, max(raft_log.last_term, voted_term), decided_ms, life)
 
 
-def _ballot_term(disk: Disk) -> tuple[Term, int]:
+def _voted_term(disk: Disk) -> tuple[Term, int]:
     """And in which life. Whom it voted for is of no use to anybody now, so it does no harm if that is lost."""
     box = VoteFile(disk)
     try:
-        ballot = box.load()
+        hard_state = box.load()
     except (DamagedLog, ReadFault):
-        ballot = None
+        hard_state = None
     finally:
         box.close()
-    return NO_TERM if ballot is None else ballot.term, box.life
+    return NO_TERM if hard_state is None else hard_state.term, box.life
 
 
 def _raft_log(disk: Disk) -> RaftLog:

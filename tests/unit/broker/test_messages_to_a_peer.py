@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker.membership.peers import LETTERS, Peers
+from headrace.broker.membership.peers import RAFT_LANE, Peers
 from headrace.client.errors import NobodyListens
 from headrace.metadata.image.incarnations import UNKNOWN_INCARNATION
 from headrace.model.errors import ErrorCode
@@ -214,7 +214,7 @@ async def test_a_peer_that_is_nowhere_is_gone(peers: Peers, monkeypatch: pytest.
     monkeypatch.setattr(peers, "on_gone", gone.append)
     monkeypatch.setattr(peers, "_addresses", lambda _: [Address("127.0.0.1", port) for port in free_ports(2)])
     with pytest.raises(NobodyListens):
-        await peers.connection(PEER, LETTERS)
+        await peers.connection(PEER, RAFT_LANE)
     assert (gone, peers.absent) == ([PEER], {PEER})
 
 
