@@ -43,7 +43,7 @@ class PendingAppend:
     @property
     def is_settled(self) -> bool:
         """True if nothing is left to wait for, also with acks=all."""
-        return self.refusal is not None or self.partition.high_watermark >= self.next_offset
+        return self.partition.high_watermark >= self.next_offset or self.refusal is not None
 
     def give_up(self, reason: Reason) -> None:
         """It is written, but nobody can promise any more that it is safe."""
@@ -56,7 +56,7 @@ class PendingAppend:
         To be asked for in the turn that wrote the batch. Later this node may follow another, whose high watermark says
         nothing of what was written here.
         """
-        if self.is_settled:
+        if self.partition.high_watermark >= self.next_offset or self.refusal is not None:
             return False
         self.partition.waiters.add(self, wake, deadline_s)
         return True
