@@ -359,7 +359,7 @@ class FetchSession:
             at_least_one = allowed > 0 and (at_least_one or allowed < most)  # a large batch is paid for afterwards
             most = min(most, allowed)
             collected.is_held_back |= not allowed and position < partition.log.next_offset
-        readable, end = partition.read_as_follower(position, most, at_least_one=at_least_one)
+        readable, end = partition.read_for_follower(position, most, at_least_one=at_least_one)
         part.found_until(end)
         if throttle is not None and readable.records is not None:
             collected.throttled_bytes += readable.records.size

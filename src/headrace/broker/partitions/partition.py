@@ -212,7 +212,7 @@ class Partition:
 
     # ---- replicas
 
-    def read_as_follower(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> tuple[LogReadInfo, Offset]:
+    def read_for_follower(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> tuple[LogReadInfo, Offset]:
         """What follows `offset`, safe or not, and where it ends. Raises Refusal if the offset is not ours."""
         log = self.log
         self._check_offset(offset)
