@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.names import TopicId
+from headrace.wire.batches.examination import RecordError
 from headrace.wire.fetch import FetchedPartition, encode_fetch_response
 from headrace.wire.frames import decode_response, encode_response
 from headrace.wire.messages.fetch import FetchResponse
@@ -24,7 +25,6 @@ from headrace.wire.messages.produce import (
 from headrace.wire.primitives import Malformed, Writer
 from headrace.wire.produce import (
     ProduceOutcome,
-    RecordError,
     decode_one_batch,
     decode_produce,
     encode_one_success,

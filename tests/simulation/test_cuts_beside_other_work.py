@@ -12,11 +12,11 @@ from headrace.model.errors import Refusal
 from headrace.runtime.tasks import TaskScope
 from headrace.simulation.environment.device import Operation
 from headrace.simulation.environment.universe import Universe, run
-from headrace.storage.compaction.choice import CompactionSettings
 from headrace.storage.compaction.cleaning import clean
-from headrace.storage.compaction.job import CleanedRun
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.files import layout
+from headrace.storage.segments.replacement import CleanedRun
+from headrace.storage.settings import CompactionSettings
 from headrace.wire.batches.header import read_header
 from headrace.wire.batches.markers import Marker
 from headrace.wire.batches.trimming import records_of, trim_batch

@@ -15,6 +15,7 @@ from headrace.wire.primitives import Malformed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.wire.batches.examination import RecordError
     from headrace.wire.batches.header import Buffer
 
 FLEXIBLE_FROM = 9
@@ -46,11 +47,6 @@ ProduceRequest = tuple["str | None", int, int, "list[tuple[str | bytes, list[Pro
 
 A plain tuple, as are the parts of it: one of these is made for each request, and a named one takes twice as long.
 """
-
-
-class RecordError(NamedTuple):
-    batch_index: int
-    message: str | None
 
 
 class ProduceOutcome(NamedTuple):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.storage.compaction.choice import CompactionSettings, Mark
 from headrace.storage.compaction.cleaning import clean
-from headrace.storage.compaction.job import CleanedRun, Finished
+from headrace.storage.compaction.job import Finished
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
-from headrace.storage.files.cleaner_checkpoint import NOTHING_CLEAN, store_mark
+from headrace.storage.files.cleaner_checkpoint import NOTHING_CLEAN, Mark, store_mark
 from headrace.storage.segments import replacement as swap
+from headrace.storage.segments.replacement import CleanedRun
+from headrace.storage.settings import CompactionSettings
 from headrace.wire.batches.records import Record, control_type, decode_records
 from tests.unit.storage.small_logs import headers_in
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.worker_process import CompanionEnded
-from headrace.storage.compaction.choice import CompactionSettings
 from headrace.storage.compaction.job import Damaged, Finished
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.compaction.workers import InProcess
+from headrace.storage.settings import CompactionSettings
 from tests.unit.storage.compacted_logs import flush
 from tests.unit.storage.small_logs import FIRST_MS, append, batch_at, new_log
 

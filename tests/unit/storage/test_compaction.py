@@ -14,27 +14,22 @@ import pytest
 
 from headrace.simulation.environment.device import Device, Operation
 from headrace.simulation.environment.disk import SimulatedDisk
-from headrace.storage.compaction.choice import CompactionSettings, Mark, SealedSegment, assess
+from headrace.storage.compaction.choice import assess
 from headrace.storage.compaction.cleaning import clean
-from headrace.storage.compaction.job import (
-    CleanedRun,
-    CleaningJob,
-    Damaged,
-    NewSegment,
-    Source,
-    decode_event,
-    encode_event,
-)
+from headrace.storage.compaction.job import CleaningJob, Damaged, Source, decode_event, encode_event
 from headrace.storage.compaction.key_map import SLOT_BYTES, KeyMap
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedSpan, LastEntry
 from headrace.storage.files import layout
+from headrace.storage.files.cleaner_checkpoint import Mark
 from headrace.storage.files.damage import DamagedLog, DamagedRange, UnreadableRecords
 from headrace.storage.integrity.segment_check import SegmentCheck
 from headrace.storage.recovery.opening import open_log
 from headrace.storage.segments import replacement as swap
+from headrace.storage.segments.replacement import CleanedRun, NewSegment
 from headrace.storage.segments.segment_cache import Handles
-from headrace.storage.settings import LogSettings
+from headrace.storage.segments.segment_span import SealedSegment
+from headrace.storage.settings import CompactionSettings, LogSettings
 from headrace.wire.batches.header import HEADER, Codec, read_header
 from headrace.wire.batches.header import seal as seal_batch
 from headrace.wire.batches.markers import Marker

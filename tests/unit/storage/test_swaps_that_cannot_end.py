@@ -18,13 +18,13 @@ from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
 from headrace.simulation.environment.device import Operation
 from headrace.simulation.environment.disk import SimulatedDisk
-from headrace.storage.compaction.choice import CompactionSettings
 from headrace.storage.compaction.cleaning import clean
-from headrace.storage.compaction.job import CleanedRun
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.files import layout
 from headrace.storage.recovery.opening import open_log
+from headrace.storage.segments.replacement import CleanedRun
 from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.settings import CompactionSettings
 from headrace.storage.store.log_store import LogStore
 from headrace.wire.batches.records import encode_batch
 from tests.unit.storage.compacted_logs import PLENTY, flush, held

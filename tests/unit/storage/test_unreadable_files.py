@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.simulation.environment.device import SECTOR
-from headrace.storage.compaction.choice import CompactionSettings
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import Damaged
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
@@ -16,7 +15,7 @@ from headrace.storage.files import layout
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.recovery.opening import open_log
 from headrace.storage.segments.segment_cache import Handles
-from headrace.storage.settings import LogSettings
+from headrace.storage.settings import CompactionSettings, LogSettings
 from headrace.wire.batches.markers import Marker
 from tests.unit.storage.small_logs import FIRST_MS, LOG_ID, append, batch_at, log_of, marker_at, read_all, reopened
 

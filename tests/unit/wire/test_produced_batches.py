@@ -15,6 +15,7 @@ from headrace.wire.batches.examination import (
     Allowance,
     Demands,
     Examined,
+    RecordError,
     RefusedRecords,
     TakesLong,
     examine,
@@ -33,7 +34,6 @@ from headrace.wire.batches.header import (
 )
 from headrace.wire.batches.records import Record, decode_records, encode_batch
 from headrace.wire.batches.validation import check_batch, too_short
-from headrace.wire.produce import RecordError
 from tests.unit.wire.walk_forms import FORMS
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from headrace.raft.log import NO_TERM, Entry, RaftLog, Snapshot
 from headrace.raft.ready import HardState
 from headrace.runtime.disk import ReadFault
 from headrace.storage.files.damage import DamagedLog, MissingFile
-from headrace.storage.files.disk_work import replace_if_room
+from headrace.storage.files.disk_errors import replace_if_room
 from headrace.storage.files.read_faults import damage_by, reads_log
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches.header import CorruptBatch, read_header

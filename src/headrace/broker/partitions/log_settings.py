@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.storage.compaction.choice import CompactionSettings
-from headrace.storage.settings import LogSettings
+from headrace.storage.settings import CompactionSettings, LogSettings
 
 if TYPE_CHECKING:
     from headrace.metadata.configs.settings import TopicSettings

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final
 from headrace.model.errors import Refusal
 from headrace.runtime.tasks import Breather, rest
 from headrace.runtime.worker_process import CompanionEnded
-from headrace.storage.compaction.choice import NO_LAG_LIMIT, Mark
-from headrace.storage.compaction.job import CleanedRun, Damaged, Failed, Finished, Worked
+from headrace.storage.compaction.job import Damaged, Failed, Finished, Worked
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
+from headrace.storage.files.cleaner_checkpoint import Mark
 from headrace.storage.files.damage import DamagedLog, UnreadableRecords
 from headrace.storage.log.repairs import NotYet
+from headrace.storage.segments.replacement import CleanedRun
+from headrace.storage.settings import NO_LAG_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,11 +31,12 @@ if TYPE_CHECKING:
     from headrace.metadata.configs.settings import NodeSettings
     from headrace.model.names import LogId
     from headrace.runtime.clock import Clock
-    from headrace.storage.compaction.choice import CompactionSettings, Dirtiness
+    from headrace.storage.compaction.choice import Dirtiness
     from headrace.storage.compaction.job import CleaningJob
     from headrace.storage.compaction.replacing import Swaps
     from headrace.storage.compaction.workers import CleaningWorker
     from headrace.storage.log.partition_log import PartitionLog
+    from headrace.storage.settings import CompactionSettings
 
 log = logging.getLogger(__name__)
 

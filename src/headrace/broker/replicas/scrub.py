@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.runtime.tasks import Breather
 from headrace.storage.files import checkpoints
+from headrace.storage.files.disk_errors import NO_SPACE
 from headrace.storage.files.scrub_marks import LogEnds, ScrubMarks
 from headrace.storage.integrity.segment_check import SegmentCheck
-from headrace.storage.segments.segment import NO_SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from headrace.runtime.world import World
     from headrace.storage.files.damage import DamagedRange
     from headrace.storage.files.scrub_marks import ScrubMark
-    from headrace.storage.integrity.segment_check import SegmentSpan
     from headrace.storage.log.partition_log import PartitionLog
+    from headrace.storage.segments.segment_span import SegmentSpan
 
 LANE: Final = "scrub"
 STEP_BYTES: Final = 1 << 20  # one visit to the thread: a tenth of a second at the default speed

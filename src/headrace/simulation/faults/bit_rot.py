@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.broker.partitions.partition import Partition
     from headrace.simulation.cluster import NodeProcess, SimulatedCluster
-    from headrace.storage.integrity.segment_check import SegmentSpan
+    from headrace.storage.segments.segment_span import SegmentSpan
 
 BITS = 8
 LOOKED_FOR = 0.3  # of bad sectors, by a scrub and not by chance

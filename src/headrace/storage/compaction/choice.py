@@ -6,45 +6,14 @@ and only what is flushed, so that the files of a new segment are never less safe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NO_LAG_LIMIT = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionSettings:
-    """Kafka's topic settings about compaction, with Kafka's defaults."""
-
-    min_dirty_ratio: float = 0.5
-    """What share of a log must be dirty before it is worth reading and writing all of it."""
-    min_lag_ms: int = 0
-    """The shortest time that a record stays as it was written."""
-    max_lag_ms: int = NO_LAG_LIMIT
-    """The longest time that a record waits, whatever the ratio."""
-    delete_retention_ms: int = 86_400_000
-    """How long tombstones are kept after they were first cleaned, so that slow readers see them."""
-
-
-class SealedSegment(NamedTuple):
-    base_offset: int
-    end_offset: int
-    size: int
-    oldest_ms: int
-    """The time of its first batch; -1 if it has none."""
-    newest_ms: int
-
-
-class Mark(NamedTuple):
-    """How far a log is clean, as it is kept in a file beside the log."""
-
-    clean_end_offset: int = 0
-    """Below it no two records have the same key, and no tombstone hides an older record."""
-    latest_horizon_ms: int = -1
-    """When the last of the tombstones and markers below it may go; -1 if there are none."""
+    from headrace.storage.files.cleaner_checkpoint import Mark
+    from headrace.storage.segments.segment_span import SealedSegment
+    from headrace.storage.settings import CompactionSettings
 
 
 class Dirtiness(NamedTuple):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from headrace.storage.compaction.job import CleanedRun, CleaningJob, Finished, NewSegment, Source, Worked
+from headrace.storage.compaction.job import CleaningJob, Finished, Source, Worked
 from headrace.storage.compaction.key_map import KeyMap
 from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedTransactions, Sieve
 from headrace.storage.files import layout
 from headrace.storage.files.damage import DamagedLog, UnreadableRecords
+from headrace.storage.segments.replacement import CleanedRun, NewSegment
 from headrace.storage.segments.scan import is_plausible
 from headrace.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
 from headrace.wire.batches.header import HEADER_SIZE, CorruptBatch, crc_matches, read_header

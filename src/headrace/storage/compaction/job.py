@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
 from headrace.storage.files.damage import DamagedLog, UnreadableRecords
+from headrace.storage.segments.replacement import CleanedRun, NewSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,35 +59,6 @@ class Worked:
     """So many bytes were read or written: time to rest, if somebody counts them."""
 
     size: int
-
-
-class NewSegment(NamedTuple):
-    base_offset: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class CleanedRun:
-    """Files beside the log hold, flushed, what stays of one or more of its segments, which are neighbours."""
-
-    segments: tuple[NewSegment, ...]
-    """One, unless what stays has outgrown it."""
-    end_offset: int
-    """Where the last of the segments that they replace ends (exclusive)."""
-    source_count: int
-
-    @property
-    def base_offset(self) -> int:
-        return self.segments[0].base_offset
-
-    @property
-    def bounds(self) -> tuple[int, ...]:
-        """Where each of the new segments begins, and where the last one ends."""
-        return (*(segment.base_offset for segment in self.segments), self.end_offset)
-
-    @property
-    def size(self) -> int:
-        return sum(segment.size for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)

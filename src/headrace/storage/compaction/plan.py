@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.storage.compaction.choice import NO_LAG_LIMIT, CompactionSettings, Dirtiness, assess
+from headrace.storage.compaction.choice import Dirtiness, assess
 from headrace.storage.compaction.job import CleaningJob, Source
 from headrace.storage.compaction.sieve import AbortedSpan, LastEntry
 from headrace.storage.files.cleaner_checkpoint import NOTHING_CLEAN
+from headrace.storage.settings import NO_LAG_LIMIT, CompactionSettings
 
 if TYPE_CHECKING:
     from headrace.storage.log.partition_log import PartitionLog

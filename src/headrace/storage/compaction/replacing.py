@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.model.names import LogId
-    from headrace.storage.compaction.choice import Mark
-    from headrace.storage.compaction.job import CleanedRun
+    from headrace.storage.files.cleaner_checkpoint import Mark
     from headrace.storage.files.disk_work import DiskWork
     from headrace.storage.log.partition_log import PartitionLog
+    from headrace.storage.segments.replacement import CleanedRun
 
 STEP: Final = "put compacted records in place"  # what a full disk did not let us do
 

@@ -6,16 +6,26 @@ the key would be back. So it is written after the segments that it speaks of, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.runtime.disk import ReadFault
-from headrace.storage.compaction.choice import Mark
 from headrace.storage.files import layout
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import Disk
 
 VERSION = "0"
+
+
+class Mark(NamedTuple):
+    """How far a log is clean, as it is kept in a file beside the log."""
+
+    clean_end_offset: int = 0
+    """Below it no two records have the same key, and no tombstone hides an older record."""
+    latest_horizon_ms: int = -1
+    """When the last of the tombstones and markers below it may go; -1 if there are none."""
+
+
 NOTHING_CLEAN = Mark()
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.runtime.tasks import outlast
 from headrace.runtime.threads import GENERAL
-from headrace.storage.segments.segment import NO_SPACE
+from headrace.storage.files.disk_errors import disk_trouble, replace_if_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.runtime.disk import Disk
     from headrace.runtime.world import World
 
 T = TypeVar("T")
@@ -35,24 +33,6 @@ class DiskWork:
     async def replace(self, path: str, content: bytes) -> bool:
         """Replace a file durably; False if the disk is full, and the old one still stands."""
         return await self.run(partial(replace_if_room, self.disk, path, content))
-
-
-def disk_trouble(error: OSError, what: str) -> Refusal | DiskFailure:
-    """What an error of the disk means: no room is waited for, everything else ends the node."""
-    if error.errno in NO_SPACE:
-        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is too full to {what}; free some space")
-    return DiskFailure(f"the disk refused to {what}: {error}")
-
-
-def replace_if_room(disk: Disk, path: str, content: bytes) -> bool:
-    """As `DiskWork.replace`, for those who are in a thread already."""
-    try:
-        disk.replace_file(path, content)
-    except OSError as error:
-        if error.errno in NO_SPACE:
-            return False
-        raise DiskFailure(f"the disk refused to write {path}: {error}") from error
-    return True
 
 
 def _on_disk(step: Callable[[], None], what: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.model.errors import DiskFailure
 from headrace.storage.files import layout
-from headrace.storage.segments.segment import NO_SPACE
+from headrace.storage.files.disk_errors import NO_SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.storage.files import layout
-from headrace.storage.recovery.opening import CUTS_KEPT, copy_bytes
+from headrace.storage.integrity.verify import CHUNK_BYTES
 from headrace.storage.segments.scan import headers_from
 from headrace.storage.segments.segment import REBUILD_HOP_BYTES
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.runtime.disk import Disk, File
+
+CUTS_KEPT = 4  # copies of removed bytes per partition: enough to look at, not enough to fill the disk
 
 
 class CutSegment(NamedTuple):
@@ -51,3 +54,16 @@ def _position_of(file: File, segment: CutSegment, offset: int) -> int:
         if header.last_offset >= offset:
             return position
     return segment.size
+
+
+def copy_bytes(disk: Disk, source: File, position: int, path: str) -> None:
+    disk.remove(path)
+    target = disk.open(path, create=True)
+    try:
+        while chunk := source.read(position, CHUNK_BYTES):
+            if target.append([chunk]) < len(chunk):
+                raise OSError(errno.ENOSPC, f"there is no space to keep what must be cut off, in {path}")
+            position += len(chunk)
+        target.sync()
+    finally:
+        target.close()

@@ -6,7 +6,7 @@ still be cut off, or be compacted and replaced; whoever asked has to see whether
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from headrace.runtime.disk import ReadFault
 from headrace.storage.files.damage import DamagedRange
@@ -15,24 +15,10 @@ from headrace.storage.segments.scan import header_at
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import Disk, File, ReadableFile
-    from headrace.storage.segments.segment import Segment
+    from headrace.storage.segments.segment_span import SegmentSpan
 
 BLOCK_BYTES: Final = 4096  # what a device of today reads whole or not at all
 HOLES_MAX: Final = 64  # in one segment: a device that is dying takes seconds for each
-
-
-class SegmentSpan(NamedTuple):
-    """As much of a segment as there was when somebody asked."""
-
-    path: str
-    base_offset: int
-    end_offset: int
-    """Exclusive."""
-    size: int
-    is_synced: bool
-    may_have_gaps: bool
-    segment: Segment
-    """For its log to know it by: after a compaction another one has the same path."""
 
 
 class SegmentCheck:

@@ -6,10 +6,11 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.storage.files.disk_errors import NO_SPACE
 from headrace.storage.files.side_files import SideFile
 from headrace.storage.log.repairs import SyncCut
 from headrace.storage.segments.producer_snapshots import replay_aborted
-from headrace.storage.segments.segment import NO_SPACE, BadIndex, Segment
+from headrace.storage.segments.segment import BadIndex, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

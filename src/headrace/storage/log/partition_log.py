@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import Offset
 from headrace.runtime.disk import FileSlice
-from headrace.storage.compaction.choice import SealedSegment
 from headrace.storage.files import checkpoints, layout
 from headrace.storage.files.damage import DamagedLog, KnownDamage
 from headrace.storage.files.read_faults import damage_by, reads_log
 from headrace.storage.files.side_files import SideFile, note_written, write_all
-from headrace.storage.integrity.segment_check import SegmentSpan
 from headrace.storage.log import rolling
 from headrace.storage.log import timestamp_lookup as lookups
 from headrace.storage.log.batch_positions import Places
@@ -31,6 +29,7 @@ from headrace.storage.segments.producer_snapshots import prune_snapshots, save_s
 from headrace.storage.segments.replacement import take_place
 from headrace.storage.segments.scan import header_at
 from headrace.storage.segments.segment import Segment
+from headrace.storage.segments.segment_span import SealedSegment, SegmentSpan
 from headrace.wire.batches.header import CONTROL_BIT, LENGTH_OVERHEAD
 from headrace.wire.batches.markers import decode_marker
 
@@ -41,12 +40,12 @@ if TYPE_CHECKING:
     from headrace.replication.open_transactions import EndedTransaction
     from headrace.replication.producers import ProducerStates
     from headrace.runtime.disk import Disk, File, ReadFault
-    from headrace.storage.compaction.choice import Mark
-    from headrace.storage.compaction.job import CleanedRun
+    from headrace.storage.files.cleaner_checkpoint import Mark
     from headrace.storage.files.leader_epochs import LeaderEpochs
     from headrace.storage.log.repairs import Errand
     from headrace.storage.log.timestamp_lookup import FoundRecord
     from headrace.storage.log.truncation import FoundCut
+    from headrace.storage.segments.replacement import CleanedRun
     from headrace.storage.segments.segment_cache import Handles
     from headrace.storage.segments.transaction_index import AbortedTransaction
     from headrace.storage.settings import LogSettings

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.model.errors import DiskFailure
 from headrace.storage.files import layout
+from headrace.storage.files.disk_errors import NO_DESCRIPTORS, NO_SPACE, no_descriptor
 from headrace.storage.files.read_faults import reads_log
 from headrace.storage.segments.producer_snapshots import (
     drop_snapshots_beyond,
@@ -25,8 +26,7 @@ from headrace.storage.segments.producer_snapshots import (
     save_snapshot,
 )
 from headrace.storage.segments.scan import headers_from
-from headrace.storage.segments.segment import NO_FILE, NO_SPACE, REBUILD_HOP_BYTES, BadIndex, Segment, cut_file
-from headrace.storage.segments.segment_cache import NO_DESCRIPTORS, no_descriptor
+from headrace.storage.segments.segment import NO_FILE, REBUILD_HOP_BYTES, BadIndex, Segment, cut_file
 from headrace.storage.segments.transaction_index import ABORTED_ENTRY_BYTES, AbortedIndex
 
 if TYPE_CHECKING:

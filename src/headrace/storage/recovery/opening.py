@@ -22,7 +22,8 @@ from headrace.storage.files.cleaner_checkpoint import load_mark, store_mark
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.files.leader_epochs import LeaderEpochs
 from headrace.storage.files.read_faults import reads_log
-from headrace.storage.integrity.verify import CHUNK_BYTES, BadBatch, checked_batches, find_valid_batch, is_lost_write
+from headrace.storage.integrity.cut_copies import CUTS_KEPT, copy_bytes
+from headrace.storage.integrity.verify import BadBatch, checked_batches, find_valid_batch, is_lost_write
 from headrace.storage.log.partition_log import NO_SNAPSHOT, PartitionLog
 from headrace.storage.log.rolling import is_too_wide
 from headrace.storage.segments.producer_snapshots import (
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from headrace.storage.settings import LogSettings
 
 OFFSET_BYTES = 8  # a batch begins with its offset
-CUTS_KEPT = 4  # copies of removed bytes per partition: enough to look at, not enough to fill the disk
 
 
 @dataclass(slots=True)
@@ -523,16 +523,3 @@ def _new_segment(disk: Disk, directory: str, base_offset: int) -> Segment:
     segment.begin_indexes()
     disk.open(segment.log_path, create=True).close()
     return segment
-
-
-def copy_bytes(disk: Disk, source: File, position: int, path: str) -> None:
-    disk.remove(path)
-    target = disk.open(path, create=True)
-    try:
-        while chunk := source.read(position, CHUNK_BYTES):
-            if target.append([chunk]) < len(chunk):
-                raise OSError(errno.ENOSPC, f"there is no space to keep what must be cut off, in {path}")
-            position += len(chunk)
-        target.sync()
-    finally:
-        target.close()

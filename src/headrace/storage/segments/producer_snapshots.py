@@ -10,8 +10,9 @@ from headrace.replication.producers import ProducerStates
 from headrace.runtime.disk import ReadFault
 from headrace.storage.files import layout
 from headrace.storage.files.damage import DamagedLog
+from headrace.storage.files.disk_errors import NO_SPACE
 from headrace.storage.segments.scan import headers_from
-from headrace.storage.segments.segment import NO_SPACE, REBUILD_HOP_BYTES
+from headrace.storage.segments.segment import REBUILD_HOP_BYTES
 from headrace.wire.batches.header import CorruptBatch
 from headrace.wire.batches.markers import decode_marker
 

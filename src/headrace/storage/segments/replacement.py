@@ -15,7 +15,8 @@ read it to its end.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.storage.files import layout
 
@@ -23,7 +24,36 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.runtime.disk import Disk
-    from headrace.storage.compaction.job import CleanedRun
+
+
+class NewSegment(NamedTuple):
+    base_offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedRun:
+    """Files beside the log hold, flushed, what stays of one or more of its segments, which are neighbours."""
+
+    segments: tuple[NewSegment, ...]
+    """One, unless what stays has outgrown it."""
+    end_offset: int
+    """Where the last of the segments that they replace ends (exclusive)."""
+    source_count: int
+
+    @property
+    def base_offset(self) -> int:
+        return self.segments[0].base_offset
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """Where each of the new segments begins, and where the last one ends."""
+        return (*(segment.base_offset for segment in self.segments), self.end_offset)
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
 
 _INDEXES = (layout.INDEX, layout.TIME_INDEX)
 

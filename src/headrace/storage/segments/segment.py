@@ -15,6 +15,7 @@ from headrace.model.errors import DiskFailure
 from headrace.model.names import NO_TIMESTAMP
 from headrace.runtime.disk import ReadFault
 from headrace.storage.files import layout
+from headrace.storage.files.disk_errors import NO_SPACE
 from headrace.storage.segments.index import ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from headrace.storage.segments.scan import header_at, headers_from
 from headrace.storage.segments.transaction_index import ABORTED_ENTRY_BYTES, AbortedIndex
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 RELATIVE_OFFSET_MAX = 2**31 - 1  # index entries hold 32 bits
 REBUILD_HOP_BYTES = 64 * 1024  # reading a whole segment: fewer, larger reads
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 NO_FILE = -1  # saved entries of an index whose file is not there, or is to be written anew

@@ -7,11 +7,11 @@ open, and must not be missed. A leased file stays open too: its `generation` tel
 
 from __future__ import annotations
 
-import errno
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from headrace.model.errors import DiskFailure, ErrorCode, Refusal
+from headrace.model.errors import DiskFailure
+from headrace.storage.files.disk_errors import NO_DESCRIPTORS, no_descriptor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,15 +24,6 @@ OPEN_FILES = 512  # half of the 1,024 descriptors that many systems allow; the r
 INDEX_ENTRIES = 4_000_000  # 32 MB of offset indexes: sixteen full segments of 1 GiB that are being read at once
 SEARCHES_SPARED = 64  # a fetch of thousands of partitions must not search the whole cache for each
 CLOSED_AT_ONCE = 2  # more than are opened, so that what is too many becomes fewer, and not all of it in one turn
-
-NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
-
-
-def no_descriptor(path: str) -> Refusal:
-    return Refusal(
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        f"{path} cannot be opened: the node has no file descriptor left; raise its limit (ulimit -n)",
-    )
 
 
 class Handles:

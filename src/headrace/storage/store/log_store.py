@@ -17,7 +17,8 @@ from headrace.runtime.threads import GENERAL_WORKERS
 from headrace.storage.compaction.replacing import Swaps
 from headrace.storage.files import checkpoints, layout
 from headrace.storage.files.damage import DamagedLog
-from headrace.storage.files.disk_work import DiskWork, disk_trouble
+from headrace.storage.files.disk_errors import disk_trouble
+from headrace.storage.files.disk_work import DiskWork
 from headrace.storage.files.side_files import note_written, write_all
 from headrace.storage.integrity.cut_copies import CutSegment, keep_tail
 from headrace.storage.recovery.opening import create_log, open_log

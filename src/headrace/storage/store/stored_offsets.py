@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.storage.files import checkpoints, layout
-from headrace.storage.files.disk_work import replace_if_room
+from headrace.storage.files.disk_errors import replace_if_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

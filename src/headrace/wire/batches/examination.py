@@ -23,7 +23,6 @@ from headrace.wire.batches.header import (
     InflatesTooFar,
     TooManyBlocks,
 )
-from headrace.wire.produce import RecordError
 from headrace.wire.walk import BadRecord, RecordWalk, times_in
 
 if TYPE_CHECKING:
@@ -41,6 +40,11 @@ PACKING_STEPS: Final = LOOP_STEPS // 16  # what it costs to pack or unpack that 
 
 
 _new = tuple.__new__  # a third of the time of a NamedTuple's own constructor, once for every batch
+
+
+class RecordError(NamedTuple):
+    batch_index: int
+    message: str | None
 
 
 class TakesLong(Exception):
