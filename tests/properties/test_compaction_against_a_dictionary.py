@@ -18,7 +18,7 @@ from headrace.simulation.environment.device import Device, Operation
 from headrace.simulation.environment.disk import SimulatedDisk
 from headrace.storage.files import layout
 from headrace.storage.recovery.opening import create_log, open_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches.header import Codec, place, read_header
 from headrace.wire.batches.markers import Marker, encode_marker
@@ -58,7 +58,7 @@ class CompactedLog(RuleBasedStateMachine):
     def begin(self, seed: int) -> None:
         self.device = Device(Random(seed))
         self.disk = SimulatedDisk(self.device)
-        self.log: PartitionLog = create_log(LOG_ID, "orders", Handles(self.disk, open_files=2), SETTINGS)
+        self.log: PartitionLog = create_log(LOG_ID, "orders", SegmentCache(self.disk, open_files=2), SETTINGS)
         self.disk.sync_everything()
         self.written: list[Written] = []
         self.sequences = dict.fromkeys(PRODUCER_IDS, 0)
@@ -187,7 +187,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        self.log.save_hints()
+        self.log.hints.save()
         self.disk.sync_everything()
         self.recovery_point = self.log.flushed_offset
 
@@ -228,7 +228,7 @@ class CompactedLog(RuleBasedStateMachine):
             self.flush(is_committed=True)
 
     def _compact(self, slots: int) -> None:
-        before = self.log.mark.clean_end_offset if self.log.mark is not None else 0
+        before = self.log.cleaner_checkpoint.clean_end_offset if self.log.cleaner_checkpoint is not None else 0
         finished = compact(
             self.log,
             now_ms=self.now_ms,
@@ -237,7 +237,11 @@ class CompactedLog(RuleBasedStateMachine):
             stable=self.stable(),
         )
         # Of a segment that a cut has made the active one, what was clean counts as dirty once it holds more.
-        whole = [segment.end_offset for segment in self.log.sealed_segments() if segment.end_offset <= self.stable()]
+        whole = [
+            segment.end_offset
+            for segment in self.log.compaction.sealed_segments()
+            if segment.end_offset <= self.stable()
+        ]
         assert finished is None or finished.clean_end_offset >= min(before, whole[-1])
 
     @rule(
@@ -283,7 +287,7 @@ class CompactedLog(RuleBasedStateMachine):
                     self.disk.remove(f"{self.log.directory}/{name}")
         self.log, report = open_log(
             LOG_ID,
-            Handles(self.disk, open_files=2),
+            SegmentCache(self.disk, open_files=2),
             SETTINGS,
             recovery_point=self.recovery_point,
             is_synced=True,

@@ -19,14 +19,14 @@ from headrace.simulation.environment.disk import SimulatedDisk
 from headrace.storage.files import layout
 from headrace.storage.files.leader_epochs import LeaderEpochs
 from headrace.storage.recovery.opening import create_log, open_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches.header import BatchHeader, read_header
 from tests.unit.storage.small_logs import FIRST_MS, LOG_ID, batch_at, end_if_cut
 
 if TYPE_CHECKING:
     from headrace.model.names import Epoch, Offset
-    from headrace.storage.log.flush_ticket import FlushTicket
+    from headrace.storage.log.flushing import FlushTicket
     from headrace.storage.log.partition_log import PartitionLog
 
 SETTINGS = LogSettings(
@@ -41,7 +41,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.device = Device(Random(seed))
         self.disk = SimulatedDisk(self.device)
         self.batches: list[tuple[BatchHeader, bytes]] = []
-        self.log: PartitionLog = create_log(LOG_ID, "orders", Handles(self.disk, open_files=2), SETTINGS)
+        self.log: PartitionLog = create_log(LOG_ID, "orders", SegmentCache(self.disk, open_files=2), SETTINGS)
         self.start_offset = self.stored_start = 0
         self.flushed_offset = self.recovery_point = 0
         self.epoch = 0
@@ -102,20 +102,20 @@ class LogAgainstAList(RuleBasedStateMachine):
     @rule()
     def begin_flush(self) -> None:
         if self.ticket is None:
-            self.ticket = self.log.begin_flush()
+            self.ticket = self.log.flushing.begin()
 
     @precondition(lambda self: self.ticket is not None)
     @rule()
     def finish_flush(self) -> None:
         assert self.ticket is not None
         self.ticket.sync(self.disk)
-        self.log.finish_flush(self.ticket)
+        self.log.flushing.finish(self.ticket)
         self.ticket = None
         self.flushed_offset = self.log.flushed_offset
 
     @rule()
     def checkpoint(self) -> None:
-        self.log.save_hints()
+        self.log.hints.save()
         self.disk.sync_everything()
         self.recovery_point = self.log.flushed_offset
 
@@ -138,25 +138,25 @@ class LogAgainstAList(RuleBasedStateMachine):
     @rule(place=st.floats(0, 1))
     def advance_start(self, place: float) -> None:
         first = self.log.start_offset
-        self.log.advance_start(first + round(place * (self.log.flushed_offset - first)))
+        self.log.retention.advance_start(first + round(place * (self.log.flushed_offset - first)))
         self.start_offset = self.stored_start = self.log.start_offset
 
     @rule(is_stored=st.booleans())
     def delete_expired(self, is_stored: bool) -> None:
         self.log.high_watermark = self.log.flushed_offset
-        self.log.delete_expired(self.now_ms)
+        self.log.retention.delete_expired(self.now_ms)
         self.start_offset = self.log.start_offset
         if is_stored:
             self.stored_start = self.log.start_offset
-            for path in self.log.take_garbage():
+            for path in self.log.retention.take_garbage():
                 self.disk.remove(path)
 
     @rule()
     def restart(self) -> None:
-        ticket = self.log.begin_flush()
+        ticket = self.log.flushing.begin()
         if ticket is not None:
             ticket.sync(self.disk)
-            self.log.finish_flush(ticket)
+            self.log.flushing.finish(ticket)
         self.log.close()
         self.disk.sync_everything()
         self.recovery_point = self.flushed_offset = self.log.next_offset
@@ -191,7 +191,7 @@ class LogAgainstAList(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self.ticket = None
-        handles = Handles(self.disk, open_files=2)
+        handles = SegmentCache(self.disk, open_files=2)
         if not self.disk.exists(layout.directory_of(LOG_ID)):
             assert self.flushed_offset == 0
             self.log = create_log(LOG_ID, "orders", handles, SETTINGS)

@@ -86,7 +86,7 @@ def test_a_sector_that_nobody_reads_is_found_in_the_segment_that_is_written_to()
         follower = next(it for it in cluster.nodes if it is not leader)
         assert follower.node is not None
         log = follower.node.topics.partition("t", led[0]).log
-        while log.is_dirty:
+        while log.flushing.is_dirty:
             await asyncio.sleep(LOOK_S)
         follower.host.device.spoil(log.segments[0].log_path, 0)
         async with asyncio.timeout(SCRUBBED_WITHIN_S):

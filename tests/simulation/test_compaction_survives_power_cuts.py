@@ -101,13 +101,13 @@ async def live(world: World, random: Random, ledger: Ledger) -> None:
         ledger.check(log)
         served.partitions.append(_partition(world, store, name, log))
     table.add(served)
-    cleaner = LogCleaner(table, store.swaps, world.clock, InThread(world), lambda: NODE_SETTINGS)
+    cleaner = LogCleaner(table, store.replacer, world.clock, InThread(world), lambda: NODE_SETTINGS)
     loop = asyncio.get_running_loop()
     chores = [loop.create_task(store.run()), loop.create_task(_clean(cleaner))]
     for _ in range(random.randrange(400)):
         partition = random.choice([one for one in served.partitions if one is not None])
         await _act(store, partition, random, ledger)
-        has_swapped = partition.log.upheavals > 2 * partition.log.cuts
+        has_swapped = partition.log.version > 2 * partition.log.cuts
         ledger.has_compacted = ledger.has_compacted or has_swapped
         await asyncio.sleep(random.choice([0, 0.001, 0.02]))
     for chore in chores:

@@ -173,7 +173,7 @@ def test_a_coordinator_that_cannot_be_loaded_is_elsewhere_soon() -> None:
 async def rot_and_load(process: NodeProcess) -> None:
     assert process.node is not None
     shard = await loaded_groups(process.node)
-    (span,) = shard.partition.log.spans(closed_only=False)
+    (span,) = shard.partition.log.spans.since(closed_only=False)
     process.host.device.flip_bit(span.path, HEADER_SIZE, 6)  # the length of the first record
     shard._start_anew(Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "as if a write had failed"))
 

@@ -160,9 +160,9 @@ def test_a_search_waits_for_a_swap_to_end(seed: int) -> None:
 
     async def life(host: Host) -> None:
         store, log, (first, second) = await compacted_by_a_follower(host.world)
-        assert await store.swaps.swap(log, first, log.cuts)
+        assert await store.replacer.replace(log, first, log.cuts)
         before = log.segments
-        swapping = asyncio.get_running_loop().create_task(store.swaps.swap(log, second, log.cuts))
+        swapping = asyncio.get_running_loop().create_task(store.replacer.replace(log, second, log.cuts))
         while log.segments == before:
             await asyncio.sleep(0.00001)
         await store.truncate(log, 3)
@@ -175,10 +175,10 @@ def test_a_search_waits_for_a_swap_to_end(seed: int) -> None:
 def test_a_swap_that_a_full_disk_did_not_let_end_is_ended_before_the_search() -> None:
     async def life(host: Host) -> None:
         store, log, (first, second) = await compacted_by_a_follower(host.world)
-        assert await store.swaps.swap(log, first, log.cuts)
+        assert await store.replacer.replace(log, first, log.cuts)
         host.device.fail(Operation.REMOVE, code=errno.ENOSPC)
         with pytest.raises(Refusal):
-            await store.swaps.swap(log, second, log.cuts)
+            await store.replacer.replace(log, second, log.cuts)
         await store.truncate(log, 3)
         check_no_transaction_is_open(log)
 
@@ -223,7 +223,7 @@ def test_who_is_refused_while_it_is_cancelled_ends(is_cut: bool) -> None:
                         await store.truncate(log, CUT)
                     else:
                         host.device.fail(Operation.WRITE, f"{DIRECTORY}/{layout.COMPACTED}", code=errno.ENOSPC)
-                        await store.swaps.expect_gaps(log)
+                        await store.replacer.expect_gaps(log)
                 except Refusal:
                     await asyncio.sleep(0.5)
 

@@ -60,7 +60,7 @@ def roll(log: PartitionLog) -> None:
 
 
 def expire(log: PartitionLog) -> None:
-    log.delete_expired(FIRST_MS + 1_000_000)
+    log.retention.delete_expired(FIRST_MS + 1_000_000)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -126,8 +126,8 @@ def test_producers_whose_batches_are_deleted_are_known_after_a_cut_that_empties_
         store, log = await opened(world, SETTINGS)
         await write(store, log, CUT, producer_id=1, sequence=0)
         log.high_watermark = CUT
-        log.advance_start(CUT)
-        log.delete_expired(0)
+        log.retention.advance_start(CUT)
+        log.retention.delete_expired(0)
         await store.remove_garbage()
         await write(store, log, END)
         await store.write_checkpoints()

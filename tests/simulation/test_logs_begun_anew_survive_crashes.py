@@ -58,7 +58,7 @@ class Life:
         store, log = await self.opened(world)
         await self.write(store, log, OLD_END)
         log.high_watermark = OLD_END
-        log.advance_start(OLD_START)
+        log.retention.advance_start(OLD_START)
         await store.write_checkpoints()
 
     async def begin_anew(self, world: World, start_offset: int, *, is_kept: bool) -> None:

@@ -169,7 +169,7 @@ def test_no_recovery_point_passes_what_found_no_room() -> None:
         await store.write_checkpoints()
         assert store.safe_offset(LOG_ID) == 0
         with pytest.raises(Refusal, match="the disk is full"):
-            log.save_hints()
+            log.hints.save()
         host.device.capacity_bytes = None
         await store.write_checkpoints()
         assert store.safe_offset(LOG_ID) == log.next_offset
@@ -221,7 +221,7 @@ def test_a_log_is_marked_as_the_copy_of_a_compacted_one_in_a_thread() -> None:
         host = universe.host("node")
         store, log = await opened(host.world)
         assert not log.may_have_gaps
-        await store.swaps.expect_gaps(log)
+        await store.replacer.expect_gaps(log)
         assert log.may_have_gaps
         assert host.world.disk.exists(f"{DIRECTORY}/{layout.COMPACTED}")
 

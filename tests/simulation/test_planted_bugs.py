@@ -31,8 +31,8 @@ from headrace.simulation.history.history import Kind, Violation
 from headrace.simulation.scenario import PLAIN_WORKLOADS, run_scenario
 from headrace.storage.files import layout
 from headrace.storage.integrity import verify
-from headrace.storage.log.flush_ticket import FlushTicket
-from headrace.storage.log.log_segments import Chain
+from headrace.storage.log.flushing import FlushTicket
+from headrace.storage.log.log_segments import LogSegments
 from headrace.storage.recovery import opening as recovery
 from headrace.storage.segments.producer_snapshots import Replayed
 from headrace.storage.store import flusher
@@ -168,7 +168,7 @@ def delete_records_in_memory(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_half_a_write(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Chain, "_take_back", lambda *_: None)
+    patch.setattr(LogSegments, "_take_back", lambda *_: None)
 
 
 def sync_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:

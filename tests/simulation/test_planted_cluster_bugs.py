@@ -132,9 +132,9 @@ def count_entries_that_are_only_written(patch: pytest.MonkeyPatch) -> None:
     async def append(store: MetadataStore, entries: tuple[Entry, ...]) -> None:
         batches = [batch_of(entry) for entry in entries]
         store.log.append(batches, [read_header(batch) for batch in batches])
-        ticket = store.log.begin_flush()
+        ticket = store.log.flushing.begin()
         assert ticket is not None
-        store.log.finish_flush(ticket)
+        store.log.flushing.finish(ticket)
 
     patch.setattr(MetadataStore, "_append", append)
 

@@ -90,7 +90,7 @@ async def act(world: World, store: LogStore, log: PartitionLog, random: Random, 
         case 0:
             await store.write_checkpoints()
         case 1:
-            log.advance_start(random.randint(log.start_offset, max(log.start_offset, log.high_watermark)))
+            log.retention.advance_start(random.randint(log.start_offset, max(log.start_offset, log.high_watermark)))
             start_offset = log.start_offset
             try:
                 await store.write_start_offsets()
@@ -98,7 +98,7 @@ async def act(world: World, store: LogStore, log: PartitionLog, random: Random, 
                 return
             ledger.started[log.log_id] = start_offset
         case 2:
-            log.delete_expired(world.clock.wall_ms())
+            log.retention.delete_expired(world.clock.wall_ms())
             await store.remove_garbage()
         case 3:
             end_offset = random.randint(max(log.start_offset, log.next_offset - 5), log.next_offset)

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.runtime.disk import SystemDisk
 from headrace.storage.recovery.opening import create_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches.markers import Marker
 from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, append, batch_at, marker_at
@@ -34,7 +34,7 @@ def disk(tmp_path: Path) -> Iterator[SystemDisk]:
 
 
 def write(disk: SystemDisk) -> None:
-    log = create_log(LOG_ID, "orders", Handles(disk), LogSettings())
+    log = create_log(LOG_ID, "orders", SegmentCache(disk), LogSettings())
     append(log, batch_at(0, count=3, producer_id=7, sequence=0, is_transactional=True))
     append(log, batch_at(3, count=2, producer_id=8, sequence=0, is_transactional=True))
     append(log, batch_at(5))
@@ -59,7 +59,7 @@ def test_aborted_index_bytes(disk: SystemDisk) -> None:
 
 
 def test_a_log_without_aborts_has_no_such_file(disk: SystemDisk) -> None:
-    log = create_log(LOG_ID, "orders", Handles(disk), LogSettings())
+    log = create_log(LOG_ID, "orders", SegmentCache(disk), LogSettings())
     append(log, batch_at(0, producer_id=7, sequence=0, is_transactional=True))
     append(log, marker_at(1, 7, COMMIT))
     log.roll()

@@ -16,7 +16,7 @@ import pytest
 
 from headrace.runtime.disk import SystemDisk
 from headrace.storage.recovery.opening import create_log, open_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.settings import LogSettings
 from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, append, batch_at
 
@@ -36,7 +36,7 @@ def disk(tmp_path: Path) -> Iterator[SystemDisk]:
 
 def write(disk: SystemDisk) -> None:
     """Batches of two records and 99 bytes; the second segment begins at offset 10."""
-    log = create_log(LOG_ID, "orders", Handles(disk), SETTINGS)
+    log = create_log(LOG_ID, "orders", SegmentCache(disk), SETTINGS)
     for number, time in enumerate([1000, 1500, 1400, 1300, 1200, 2000]):
         batch = batch_at(
             2 * number,
@@ -104,7 +104,7 @@ def test_file_names(disk: SystemDisk) -> None:
 
 def test_batches_are_written_as_they_came(disk: SystemDisk) -> None:
     write(disk)
-    log, _ = open_log(LOG_ID, Handles(disk), SETTINGS, recovery_point=12)
+    log, _ = open_log(LOG_ID, SegmentCache(disk), SETTINGS, recovery_point=12)
     assert disk.read_file(f"{DIRECTORY}/00000000000000000010.log") == bytes(
         batch_at(10, count=2, value_bytes=11, timestamps=[2000, 2000], epoch=1, producer_id=77, sequence=10)
     )

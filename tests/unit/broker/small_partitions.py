@@ -63,10 +63,10 @@ class SmallPartition:
 
     def flush(self) -> None:
         """Everything that is written becomes safe."""
-        ticket = self.log.begin_flush()
+        ticket = self.log.flushing.begin()
         if ticket is not None:
             ticket.sync(self.disk)
-            self.log.finish_flush(ticket)
+            self.log.flushing.finish(ticket)
             self.partition.flushed()
 
     def send(self, batch: bytearray) -> PendingAppend:

@@ -118,7 +118,7 @@ def test_a_replica_that_ends_where_the_log_begins_is_not_believed_on_its_word(
     append(log, batch_at(3, count=4, epoch=7))
     small = SmallPartition(log, disk, leader_epoch=8)
     small.flush()
-    log.advance_start(7)
+    log.retention.advance_start(7)
     if is_restarted:
         log = reopened(log)
         small = SmallPartition(log, disk, leader_epoch=8)

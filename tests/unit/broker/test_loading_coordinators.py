@@ -279,7 +279,7 @@ async def test_a_log_that_is_shortened_while_it_is_loaded_is_loaded_again(
     minds: list[HalfwayMind] = []
 
     def new_mind() -> HalfwayMind:
-        minds.append(HalfwayMind(lambda: small.log.advance_start(COMMITS - 1)))
+        minds.append(HalfwayMind(lambda: small.log.retention.advance_start(COMMITS - 1)))
         return minds[-1]
 
     shard = Shard(

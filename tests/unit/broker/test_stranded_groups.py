@@ -17,7 +17,7 @@ from headrace.simulation.environment.disk import SimulatedDisk
 from headrace.storage.files import layout
 from headrace.storage.integrity.salvage import find_log
 from headrace.storage.recovery.opening import create_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches.markers import Marker
 from headrace.wire.batches.records import encode_batch
@@ -39,7 +39,7 @@ def disk() -> SimulatedDisk:
 
 @pytest.fixture
 def log(disk: SimulatedDisk) -> PartitionLog:
-    return create_log(OFFSETS, "__consumer_offsets", Handles(disk), LogSettings())
+    return create_log(OFFSETS, "__consumer_offsets", SegmentCache(disk), LogSettings())
 
 
 def commit(log: PartitionLog, group: str, place: TopicPartition, offset: int | None, *, producer_id: int = -1) -> None:

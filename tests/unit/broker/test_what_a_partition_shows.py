@@ -62,12 +62,12 @@ def test_what_was_cut_off_is_not_committed_any_more(small: SmallPartition) -> No
 def test_readers_of_committed_records_do_not_pass_the_watermark(small: SmallPartition) -> None:
     """An open transaction may begin beyond it."""
     small.send(batch_of(3))
-    ticket = small.log.begin_flush()
+    ticket = small.log.flushing.begin()
     assert ticket is not None
     ticket.sync(small.disk)
     small.send(batch_of(2))
     small.send(batch_of(producer_id=7, epoch=0, sequence=0, is_transactional=True))
-    small.log.finish_flush(ticket)
+    small.log.flushing.finish(ticket)
     small.partition.flushed()
     assert (small.partition.high_watermark, small.partition.last_stable_offset) == (3, 3)
 

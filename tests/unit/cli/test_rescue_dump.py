@@ -19,7 +19,7 @@ from headrace.runtime.disk import SystemDisk
 from headrace.storage.files import layout
 from headrace.storage.integrity.salvage import find_log
 from headrace.storage.recovery.opening import create_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches.header import Codec, seal
 from headrace.wire.batches.markers import Marker
@@ -49,7 +49,7 @@ def disk(tmp_path: Path) -> Iterator[SystemDisk]:
 
 @pytest.fixture
 def log(disk: SystemDisk) -> PartitionLog:
-    return create_log(ORDERS, "orders", Handles(disk), LogSettings())
+    return create_log(ORDERS, "orders", SegmentCache(disk), LogSettings())
 
 
 def dumped(
@@ -126,7 +126,7 @@ def test_only_an_end_under_way_is_decided_here(disk: SystemDisk, status: Status)
 
 def coordinator_of(disk: SystemDisk, *statuses: Status) -> Survivor:
     """A disk with the coordinator's log of a transactional id that has been through these."""
-    log = create_log(STATES, "__transaction_state", Handles(disk), LogSettings())
+    log = create_log(STATES, "__transaction_state", SegmentCache(disk), LogSettings())
     for status in statuses:
         value = TransactionLogValue(
             producer_id=8,

@@ -129,7 +129,7 @@ async def test_a_fetch_waits_for_a_lost_index_and_the_loop_does_not(
         for path in lost.index_paths:
             partition.log.disk.remove(path)
         lost.unload_index()
-        partition.log._places.forget()
+        partition.log._positions.forget()
         answer = await client.ask(fetch(TOPIC, 7, max_wait_ms=LONG_MS), FETCH)
         (found,) = answer.responses[0].partitions
         assert headers_in(bytes(found.records))[0].base_offset == 7

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import Finished
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
-from headrace.storage.files.cleaner_checkpoint import NOTHING_CLEAN, Mark, store_mark
-from headrace.storage.segments import replacement as swap
+from headrace.storage.files.cleaner_checkpoint import NOTHING_CLEAN, CleanerCheckpoint, store_cleaner_checkpoint
+from headrace.storage.segments import replacement
 from headrace.storage.segments.replacement import CleanedRun
 from headrace.storage.settings import CompactionSettings
 from headrace.wire.batches.records import Record, control_type, decode_records
@@ -31,10 +31,10 @@ class Held(NamedTuple):
 
 
 def flush(log: PartitionLog) -> None:
-    ticket = log.begin_flush()
+    ticket = log.flushing.begin()
     if ticket is not None:
         ticket.sync(log.disk)
-        log.finish_flush(ticket)
+        log.flushing.finish(ticket)
 
 
 def stable_offset(log: PartitionLog) -> int:
@@ -46,8 +46,8 @@ def stable_offset(log: PartitionLog) -> int:
 
 def mark_gaps(log: PartitionLog) -> None:
     """As a follower does before it writes what its leader has compacted."""
-    store_mark(log.disk, log.directory, NOTHING_CLEAN)
-    log.mark = NOTHING_CLEAN
+    store_cleaner_checkpoint(log.disk, log.directory, NOTHING_CLEAN)
+    log.cleaner_checkpoint = NOTHING_CLEAN
 
 
 def compact(
@@ -67,17 +67,17 @@ def compact(
     finished = None
     for event in clean(disk, cleaning_job(log, settings, found, now_ms=now_ms, key_map_bytes=key_map_bytes)):
         if isinstance(event, CleanedRun):
-            if log.mark is None:
+            if log.cleaner_checkpoint is None:
                 mark_gaps(log)
-            swap.promise(disk, directory, event)
-            log.swap(event)
-            swap.conclude(disk, directory, event)
+            replacement.promise(disk, directory, event)
+            log.compaction.replace(event)
+            replacement.conclude(disk, directory, event)
         elif isinstance(event, Finished):
             finished = event
     assert finished is not None
-    mark = Mark(finished.clean_end_offset, finished.latest_horizon_ms)
-    store_mark(disk, directory, mark)
-    log.mark = mark
+    mark = CleanerCheckpoint(finished.clean_end_offset, finished.latest_horizon_ms)
+    store_cleaner_checkpoint(disk, directory, mark)
+    log.cleaner_checkpoint = mark
     return finished
 
 
@@ -103,7 +103,9 @@ def held(log: PartitionLog, offset: int | None = None, end_offset: int | None = 
 
 def read_committed(log: PartitionLog, offset: int, end_offset: int) -> tuple[list[Record], int]:
     """What a client shows of committed records, decided as clients do it; and where it would go on."""
-    aborted = sorted((txn for txn in log.aborted_between(offset, end_offset)), key=lambda txn: txn.first_offset)
+    aborted = sorted(
+        (txn for txn in log.transaction_indexes.aborted_between(offset, end_offset)), key=lambda txn: txn.first_offset
+    )
     shown: list[Record] = []
     silenced: set[int] = set()
     batches = held(log, offset, end_offset)

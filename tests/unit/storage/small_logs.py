@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.model.names import LogId, TopicId
 from headrace.storage.recovery.opening import create_log, open_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches.header import BatchHeader, Codec, place, read_header
 from headrace.wire.batches.markers import encode_marker
@@ -63,7 +63,7 @@ def append(log: PartitionLog, *batches: bytearray) -> None:
 
 
 def new_log(disk: Disk, settings: LogSettings = SETTINGS) -> PartitionLog:
-    return create_log(LOG_ID, "orders", Handles(disk), settings)
+    return create_log(LOG_ID, "orders", SegmentCache(disk), settings)
 
 
 def log_of(disk: Disk, batch_count: int, settings: LogSettings = SETTINGS, **kind: int) -> PartitionLog:
@@ -80,7 +80,7 @@ def reopened(log: PartitionLog, *, recovery_point: int | None = None, is_clean: 
     log.close(is_clean=is_clean)
     opened, _ = open_log(
         LOG_ID,
-        Handles(log.disk),
+        SegmentCache(log.disk),
         log.settings,
         recovery_point=point,
         start_offset=log.start_offset,

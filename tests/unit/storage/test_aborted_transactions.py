@@ -10,7 +10,7 @@ from headrace.model.errors import Refusal
 from headrace.storage.files import layout
 from headrace.storage.recovery.opening import open_log
 from headrace.storage.segments.segment import Segment
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.segments.transaction_index import AbortedIndex
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches.markers import Marker
@@ -39,7 +39,7 @@ def abort(log: PartitionLog, producer_id: int = 7, count: int = 1) -> None:
 
 
 def aborted_in(log: PartitionLog, first: int = 0, end: int | None = None) -> list[tuple[int, int, int]]:
-    found = log.aborted_between(first, log.next_offset if end is None else end)
+    found = log.transaction_indexes.aborted_between(first, log.next_offset if end is None else end)
     return [(item.producer_id, item.first_offset, item.last_offset) for item in found]
 
 
@@ -98,14 +98,14 @@ def test_commits_are_not_in_it(disk: SystemDisk) -> None:
 @pytest.mark.parametrize("recovery_point", [0, 1, 2, 11, 24])
 def test_a_crash_loses_none(disk: SystemDisk, recovery_point: int) -> None:
     log = log_with_aborts(disk)
-    log.save_hints()
+    log.hints.save()
     assert aborted_in(reopened(log, recovery_point=recovery_point, is_clean=False)) == EVERY
 
 
 def test_a_start_does_not_double_them(disk: SystemDisk) -> None:
     log = log_with_aborts(disk)
     for recovery_point in (24, 0, 5, 24):
-        log.save_hints()
+        log.hints.save()
         log = reopened(log, recovery_point=recovery_point, is_clean=recovery_point == 24)
         assert aborted_in(log) == EVERY
 
@@ -118,7 +118,7 @@ def test_a_damaged_file_is_built_anew(disk: SystemDisk, damage: bytes, number: i
     path = f"{DIRECTORY}/{index_files(disk)[number]}"
     undamaged = disk.read_file(path)
     disk.write_file(path, damage)
-    log, _ = open_log(LOG_ID, Handles(disk), log.settings, recovery_point=24, is_synced=True)
+    log, _ = open_log(LOG_ID, SegmentCache(disk), log.settings, recovery_point=24, is_synced=True)
     assert aborted_in(log) == EVERY
     log.close()
     assert disk.read_file(path) == undamaged
@@ -127,7 +127,7 @@ def test_a_damaged_file_is_built_anew(disk: SystemDisk, damage: bytes, number: i
 def test_a_cut_takes_those_behind_it(disk: SystemDisk) -> None:
     log = log_with_aborts(disk)
     log.close()
-    log, _ = open_log(LOG_ID, Handles(disk), log.settings, recovery_point=24, is_synced=True)
+    log, _ = open_log(LOG_ID, SegmentCache(disk), log.settings, recovery_point=24, is_synced=True)
     log.truncate(9)
     assert aborted_in(log) == EVERY[:4]
     producer = log.producers.get(7)
@@ -139,7 +139,7 @@ def test_a_cut_takes_those_behind_it(disk: SystemDisk) -> None:
 
 def test_an_index_may_leave_memory_while_a_thread_looks(disk: SystemDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     log = log_with_aborts(disk)
-    log.save_hints()
+    log.hints.save()
     last = log.segments[0]
     slot = Segment.__dict__["aborted"]
     looks = 0
@@ -170,11 +170,11 @@ def test_it_goes_with_its_segment(disk: SystemDisk) -> None:
     log.high_watermark = log.next_offset
     log.close()
     files = index_files(disk)
-    log, _ = open_log(LOG_ID, Handles(disk), log.settings, recovery_point=24, is_synced=True)
+    log, _ = open_log(LOG_ID, SegmentCache(disk), log.settings, recovery_point=24, is_synced=True)
     log.high_watermark = log.next_offset
-    log.advance_start(24)
-    log.delete_expired(0)
-    for path in log.take_garbage():
+    log.retention.advance_start(24)
+    log.retention.delete_expired(0)
+    for path in log.retention.take_garbage():
         disk.remove(path)
     assert files
     assert index_files(disk) == []
@@ -197,7 +197,7 @@ def test_a_transaction_lives_on_when_its_first_records_are_deleted(disk: SystemD
     append(log, batch_at(1))
     log.close(is_clean=False)
     disk.remove(f"{DIRECTORY}/{1:020d}{layout.SNAPSHOT}")
-    log, _ = open_log(LOG_ID, Handles(disk), log.settings, start_offset=1, is_synced=True)
+    log, _ = open_log(LOG_ID, SegmentCache(disk), log.settings, start_offset=1, is_synced=True)
     assert log.segments[0].base_offset == 1
     producer = log.producers.get(7)
     assert producer is not None
@@ -214,9 +214,9 @@ class TestFullDisk:
         abort(log)
         device.capacity_bytes = device.used_bytes
         with pytest.raises(Refusal, match="the disk is full"):
-            log.save_hints()
+            log.hints.save()
         device.capacity_bytes = None
-        log.save_hints()
+        log.hints.save()
         assert aborted_in(reopened(log, recovery_point=2, is_clean=False)) == [(7, 0, 1)]
 
     def test_on_a_roll_too(self, device: Device, simulated: SimulatedDisk) -> None:
@@ -227,19 +227,19 @@ class TestFullDisk:
         assert len(log.segments) == 2
         assert aborted_in(log) == [(7, 0, 1)]
         with pytest.raises(Refusal):
-            log.save_hints()
+            log.hints.save()
         device.capacity_bytes = None
-        log.save_hints()
+        log.hints.save()
         assert aborted_in(reopened(log, recovery_point=2, is_clean=False)) == [(7, 0, 1)]
 
     def test_spares_what_was_there_before(self, device: Device, simulated: SimulatedDisk) -> None:
         log = new_log(simulated)
         abort(log)
-        log.save_hints()
+        log.hints.save()
         abort(log)
         device.capacity_bytes = device.used_bytes + 10  # a part of an entry
         with pytest.raises(Refusal):
-            log.save_hints()
+            log.hints.save()
         device.capacity_bytes = None
         assert aborted_in(reopened(log, recovery_point=2, is_clean=False)) == [(7, 0, 1), (7, 2, 3)]
 

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.storage.recovery.opening import create_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.wire.batches.header import read_header
 from tests.unit.storage.compacted_logs import flush
 from tests.unit.storage.small_logs import (
@@ -196,8 +196,8 @@ def test_a_slice_outlives_roll_retention_and_close(disk: SystemDisk) -> None:
     log.high_watermark = 40
     piece = log.read(0, 1 << 20, 40, at_least_one=True)
     assert piece is not None
-    assert log.delete_expired(FIRST_MS)
-    for path in log.take_garbage():
+    assert log.retention.delete_expired(FIRST_MS)
+    for path in log.retention.take_garbage():
         disk.remove(path)
     log.close()
     assert piece.is_current
@@ -206,7 +206,7 @@ def test_a_slice_outlives_roll_retention_and_close(disk: SystemDisk) -> None:
 
 
 def test_many_segments_are_read_through_few_open_files(disk: SystemDisk) -> None:
-    handles = Handles(disk, open_files=3, index_entries=2)
+    handles = SegmentCache(disk, open_files=3, index_entries=2)
     log = create_log(LOG_ID, "orders", handles, replace(SETTINGS, segment_bytes=300))
     for offset in range(60):
         append(log, batch_at(offset))

@@ -21,13 +21,13 @@ from headrace.storage.compaction.key_map import SLOT_BYTES, KeyMap
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.compaction.sieve import INFLATE_MAX, AbortedSpan, LastEntry
 from headrace.storage.files import layout
-from headrace.storage.files.cleaner_checkpoint import Mark
+from headrace.storage.files.cleaner_checkpoint import CleanerCheckpoint
 from headrace.storage.files.damage import DamagedLog, DamagedRange, UnreadableRecords
 from headrace.storage.integrity.segment_check import SegmentCheck
 from headrace.storage.recovery.opening import open_log
-from headrace.storage.segments import replacement as swap
+from headrace.storage.segments import replacement
 from headrace.storage.segments.replacement import CleanedRun, NewSegment
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.segments.segment_span import SealedSegment
 from headrace.storage.settings import CompactionSettings, LogSettings
 from headrace.wire.batches.header import HEADER, Codec, read_header
@@ -200,12 +200,12 @@ def test_a_tombstone_stays_until_its_horizon(simulated: SimulatedDisk) -> None:
     assert keys_in(log) == [(b"b", b"1"), (b"a", None), (b"c", b"1")]
     assert held(log)[1].header.delete_horizon_ms == LATER_MS + 50
     assert records_in(log)[1].timestamp == FIRST_MS + 2
-    assert log.mark == Mark(4, LATER_MS + 50)
+    assert log.cleaner_checkpoint == CleanerCheckpoint(4, LATER_MS + 50)
     compact(log, now_ms=LATER_MS + 49, delete_retention_ms=1 << 40)
     assert keys_in(log) == [(b"b", b"1"), (b"a", None), (b"c", b"1")]
     compact(log, now_ms=LATER_MS + 50, delete_retention_ms=1 << 40)
     assert keys_in(log) == [(b"b", b"1"), (b"c", b"1")]
-    assert log.mark == Mark(4, -1)
+    assert log.cleaner_checkpoint == CleanerCheckpoint(4, -1)
 
 
 def test_a_tombstone_may_stay_for_ever(simulated: SimulatedDisk) -> None:
@@ -247,7 +247,7 @@ def test_aborted_records_go_and_committed_ones_stay(simulated: SimulatedDisk) ->
     compact(log, now_ms=LATER_MS)
     assert keys_in(log) == [(b"a", b"old"), (b"b", b"committed")]
     assert values_of(read_committed(log, 0, log.next_offset)[0]) == {b"a": b"old", b"b": b"committed"}
-    assert log.aborted_between(0, log.next_offset) == []
+    assert log.transaction_indexes.aborted_between(0, log.next_offset) == []
 
 
 def test_an_open_transaction_holds_up_all_that_follows(simulated: SimulatedDisk) -> None:
@@ -352,7 +352,7 @@ def test_more_keys_than_fit_take_more_passes(simulated: SimulatedDisk) -> None:
             write(log, (b"key %d" % number, b"%d" % turn))
     seal(log)
     ends = []
-    while log.mark is None or log.mark.clean_end_offset < log.next_offset:
+    while log.cleaner_checkpoint is None or log.cleaner_checkpoint.clean_end_offset < log.next_offset:
         finished = compact(log, now_ms=LATER_MS, key_map_bytes=20 * SLOT_BYTES)
         assert finished is not None
         assert finished.keys <= 15
@@ -421,9 +421,9 @@ def test_a_second_pass_changes_nothing(simulated: SimulatedDisk) -> None:
     seal(log)
     for _ in range(4):
         compact(log, now_ms=LATER_MS)
-    upheavals = log.upheavals
+    upheavals = log.version
     compact(log, now_ms=LATER_MS)
-    assert log.upheavals == upheavals
+    assert log.version == upheavals
 
 
 def test_a_reader_with_a_slice_is_not_disturbed(disk: Disk) -> None:
@@ -536,14 +536,14 @@ def _crash_in_a_swap(step: int, lot: int) -> bool:
     device.watch(watch)
     is_crashed = False
     try:
-        swap.promise(log.disk, DIRECTORY, cleaned)
-        log.swap(cleaned)
-        swap.conclude(log.disk, DIRECTORY, cleaned)
+        replacement.promise(log.disk, DIRECTORY, cleaned)
+        log.compaction.replace(cleaned)
+        replacement.conclude(log.disk, DIRECTORY, cleaned)
     except LightsOut:
         is_crashed = True
     device.unwatch(watch)
     device.power_cut()
-    opened, _ = open_log(LOG_ID, Handles(SimulatedDisk(device)), SETTINGS, recovery_point=log.next_offset)
+    opened, _ = open_log(LOG_ID, SegmentCache(SimulatedDisk(device)), SETTINGS, recovery_point=log.next_offset)
     assert values_of(records_in(opened)) == {b"key %d" % number: b"%d" % (number + 8) for number in range(4)}
     assert opened.next_offset == log.next_offset
     return is_crashed
@@ -585,7 +585,7 @@ def _crash_at(step: int, *, is_growing: bool, is_power_cut: bool) -> bool:
         device.power_cut()
     for _ in range(2):  # also a crash right after the start
         opened, _ = open_log(
-            LOG_ID, Handles(SimulatedDisk(device)), SETTINGS, recovery_point=log.next_offset, is_synced=True
+            LOG_ID, SegmentCache(SimulatedDisk(device)), SETTINGS, recovery_point=log.next_offset, is_synced=True
         )
         assert values_of(records_in(opened)) == expected
         assert opened.next_offset == log.next_offset
@@ -609,12 +609,12 @@ def test_times_are_found_after_a_power_cut(seed: int) -> None:
         batch = encode_batch([(time_ms, b"key %d" % (number % 40), b"v" * 10, ())], base_offset=number, leader_epoch=0)
         append(log, batch)
     seal(log)
-    log.save_hints()
+    log.hints.save()
     log.disk.sync_everything()
     compact(log, now_ms=LATER_MS)
     device.power_cut()
     opened, _ = open_log(
-        LOG_ID, Handles(SimulatedDisk(device)), settings, recovery_point=log.next_offset, is_synced=True
+        LOG_ID, SegmentCache(SimulatedDisk(device)), settings, recovery_point=log.next_offset, is_synced=True
     )
     found = opened.max_timestamp()
     assert found is not None
@@ -634,7 +634,7 @@ def segments(*sizes: int, newest_ms: Sequence[int] = ()) -> list[SealedSegment]:
 
 def look(found: Sequence[SealedSegment], clean_end: int, settings: CompactionSettings, **changes: int) -> object:
     how = {"start_offset": 0, "safe_offset": 1000, "now_ms": FIRST_MS + 1000, **changes}
-    return assess(found, Mark(clean_end), settings, **how)
+    return assess(found, CleanerCheckpoint(clean_end), settings, **how)
 
 
 def test_a_log_is_due_when_enough_of_it_is_dirty() -> None:
@@ -659,7 +659,7 @@ def test_young_records_wait_and_old_ones_do_not() -> None:
 
 
 def test_a_log_is_due_when_its_tombstones_may_go() -> None:
-    mark = Mark(20, FIRST_MS + 5)
+    mark = CleanerCheckpoint(20, FIRST_MS + 5)
     for now_ms, is_due in ((FIRST_MS + 4, False), (FIRST_MS + 5, True)):
         how = {"start_offset": 0, "safe_offset": 1000, "now_ms": now_ms}
         assert assess(segments(1, 1), mark, CompactionSettings(), **how).is_due is is_due
@@ -670,7 +670,7 @@ def test_a_log_is_due_when_its_tombstones_may_go() -> None:
 
 def checked(log: PartitionLog) -> list[DamagedRange]:
     found: list[DamagedRange] = []
-    for span in log.spans(closed_only=False):
+    for span in log.spans.since(closed_only=False):
         check = SegmentCheck(log.disk, span)
         while check.step(PLENTY):
             pass
@@ -745,13 +745,13 @@ def test_who_reads_a_segment_knows_when_another_has_taken_its_name(simulated: Si
         write(log, (b"a", b"%d" % turn))
         write(log, (b"b%d" % turn, b"stays"))
         seal(log)
-    before = log.spans(closed_only=True)
+    before = log.spans.since(closed_only=True)
     compact(log, now_ms=LATER_MS)
-    (joined,) = log.spans(closed_only=True)
+    (joined,) = log.spans.since(closed_only=True)
     assert joined.path == before[0].path
     assert joined.size > before[0].size
-    assert [log.has(span) for span in before] == [False, False, False]
-    assert log.has(joined)
+    assert [log.spans.has(span) for span in before] == [False, False, False]
+    assert log.spans.has(joined)
 
 
 def test_nothing_is_put_in_place_in_a_log_that_is_known_to_be_damaged(simulated: SimulatedDisk) -> None:
@@ -759,9 +759,9 @@ def test_nothing_is_put_in_place_in_a_log_that_is_known_to_be_damaged(simulated:
     write(log, (b"a", b"1"))
     seal(log)
     cleaned = CleanedRun((NewSegment(0, 10),), 1, 1)
-    assert log.can_swap(cleaned)
+    assert log.compaction.can_replace(cleaned)
     log.damage.add(DamagedRange(log.segments[0].log_path, 0, 0, 1, "a bit is wrong"))
-    assert not log.can_swap(cleaned)
+    assert not log.compaction.can_replace(cleaned)
 
 
 # ---- memory

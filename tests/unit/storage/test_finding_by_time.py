@@ -10,7 +10,7 @@ import pytest
 from headrace.runtime.disk import SystemDisk
 from headrace.simulation.environment.device import Operation
 from headrace.storage.files.damage import DamagedLog
-from headrace.storage.log.log_segments import Chain
+from headrace.storage.log.log_segments import LogSegments
 from headrace.wire.batches.header import Codec
 from tests.unit.storage.small_logs import FIRST_MS, SETTINGS, append, batch_at, log_of, new_log, read, reopened
 
@@ -69,11 +69,11 @@ def test_nothing_below_the_log_start_is_found(disk: SystemDisk) -> None:
     log = new_log(disk)
     append(log, batch_at(0, count=4, timestamps=[FIRST_MS + age for age in (50, 90, 10, 70)]))
     append(log, batch_at(4, count=4, timestamps=[FIRST_MS + age for age in (20, 30, 60, 40)]))
-    log.advance_start(2)
+    log.retention.advance_start(2)
     assert log.find_timestamp(0) == (FIRST_MS + 10, 2, 0)
     assert log.find_timestamp(FIRST_MS + 71) is None
     assert log.max_timestamp() == (FIRST_MS + 70, 3, 0)
-    log.advance_start(4)
+    log.retention.advance_start(4)
     assert log.max_timestamp() == (FIRST_MS + 60, 6, 0)
 
 
@@ -128,9 +128,9 @@ def test_a_lookup_in_a_thread_bears_with_appends_rolls_deletions_and_cuts(disk: 
             offset += 1
             if turn % 100 == 99:
                 log.high_watermark = offset
-                log.advance_start(offset - 20)
-                log.delete_expired(FIRST_MS)
-                for path in log.take_garbage():
+                log.retention.advance_start(offset - 20)
+                log.retention.delete_expired(FIRST_MS)
+                for path in log.retention.take_garbage():
                     disk.remove(path)
             if turn % 70 == 69:
                 log.truncate(offset - 5)
@@ -148,7 +148,7 @@ def test_a_lookup_that_begins_in_the_middle_of_a_cut_does_not_take_it_for_damage
     found: list[object] = []
     looks = 0
     has_looked, is_cut = threading.Event(), threading.Event()
-    honest_open, honest_cut = SystemDisk.open, Chain.cut_to
+    honest_open, honest_cut = SystemDisk.open, LogSegments.cut_to
 
     def look() -> None:
         try:
@@ -166,7 +166,7 @@ def test_a_lookup_that_begins_in_the_middle_of_a_cut_does_not_take_it_for_damage
             is_cut.wait(30)
         return honest_open(disk, path, create=create)
 
-    def cut_under_a_lookup(chain: Chain, end_offset: int, last: Segment, remade: Segment) -> list[str]:
+    def cut_under_a_lookup(chain: LogSegments, end_offset: int, last: Segment, remade: Segment) -> list[str]:
         thread.start()
         assert has_looked.wait(30)
         dropped = honest_cut(chain, end_offset, last, remade)
@@ -176,7 +176,7 @@ def test_a_lookup_that_begins_in_the_middle_of_a_cut_does_not_take_it_for_damage
         return dropped
 
     monkeypatch.setattr(SystemDisk, "open", open_when_cut)
-    monkeypatch.setattr(Chain, "cut_to", cut_under_a_lookup)
+    monkeypatch.setattr(LogSegments, "cut_to", cut_under_a_lookup)
     log.truncate(5)
     thread.join(30)
     assert found == [(FIRST_MS + 4, 4, 0)]
@@ -206,7 +206,7 @@ def test_a_lookup_finds_records_whose_times_retention_sees_for_the_first_time(
     log = reopened(log_of(simulated, 60))
     log.settings = replace(SETTINGS, retention_ms=0)
     log.high_watermark = 60
-    found = found_beside(device, log, lambda: log.delete_expired(FIRST_MS))  # nothing is that old
+    found = found_beside(device, log, lambda: log.retention.delete_expired(FIRST_MS))  # nothing is that old
     assert found == {((FIRST_MS + 3, 3, 0), (FIRST_MS + 59, 59, 0))}
 
 

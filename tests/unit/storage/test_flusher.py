@@ -10,7 +10,7 @@ from headrace.model.names import LogId, TopicId
 from headrace.simulation.environment.device import Operation
 from headrace.simulation.environment.universe import Universe, run
 from headrace.storage.recovery.opening import create_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.store.flusher import LANE, LINGER_S, SINGLE_SYNCS_MAX, SLOW_S, Flusher
 from tests.unit.storage.small_logs import SETTINGS, append, batch_at
 
@@ -30,7 +30,7 @@ class Scene:
         self.world = host.world
         self.flushed: list[PartitionLog] = []
         self.flusher = Flusher(host.world, on_flushed=self.flushed.append)
-        handles = Handles(host.world.disk)
+        handles = SegmentCache(host.world.disk)
         self.logs = [create_log(LogId(TopicId(bytes(16)), n), "orders", handles, SETTINGS) for n in range(log_count)]
         for log in self.logs:
             append(log, batch_at(0))
@@ -45,7 +45,7 @@ def test_a_disk_that_takes_long_is_told_of() -> None:
     async def main(universe: Universe) -> None:
         host = universe.host("node")
         flusher = Flusher(host.world, on_flushed=lambda _: None, on_slow=took_s.append)
-        log = create_log(LogId(TopicId(bytes(16)), 0), "orders", Handles(host.world.disk), SETTINGS)
+        log = create_log(LogId(TopicId(bytes(16)), 0), "orders", SegmentCache(host.world.disk), SETTINGS)
         append(log, batch_at(0))
         await flusher.flush([log])
         assert took_s == []
@@ -75,7 +75,7 @@ def test_an_urgent_wish_is_flushed_at_once() -> None:
         await asyncio.sleep(LINGER_S * 0.9)
         assert scene.flushed == scene.logs
         assert scene.logs[0].flushed_offset == 1
-        assert not scene.logs[0].is_dirty
+        assert not scene.logs[0].flushing.is_dirty
 
     play(act)
 

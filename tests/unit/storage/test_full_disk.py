@@ -94,12 +94,12 @@ def test_any_other_error_is_a_disk_failure(device: Device, simulated: SimulatedD
 def given_up(log: PartitionLog) -> PartitionLog:
     """Every record of it is deleted, but no file yet."""
     log.high_watermark = log.next_offset
-    log.advance_start(log.next_offset)
+    log.retention.advance_start(log.next_offset)
     return log
 
 
 def remove_garbage(log: PartitionLog) -> None:
-    for path in log.take_garbage():
+    for path in log.retention.take_garbage():
         log.disk.remove(path)
 
 
@@ -110,7 +110,7 @@ def test_a_full_disk_deletes_without_forgetting_producers(
     """No batch tells of it afterwards: what it sends again would be taken for new."""
     log = given_up(log_of(simulated, 30, producer_id=1, sequence=0))
     device.capacity_bytes = device.used_bytes
-    assert log.delete_expired(0)
+    assert log.retention.delete_expired(0)
     remove_garbage(log)
     device.capacity_bytes = None
     log = reopened(log, is_clean=is_clean)
@@ -123,7 +123,7 @@ def test_the_indexes_of_what_is_deleted_make_room_for_its_producers(device: Devi
     device.fail(Operation.CREATE, layout.stem(DIRECTORY, 100) + layout.SNAPSHOT, code=errno.ENOSPC)
     log.roll()
     device.capacity_bytes = device.used_bytes
-    assert given_up(log).delete_expired(0) == [0]
+    assert given_up(log).retention.delete_expired(0) == [0]
     remove_garbage(log)
     assert reopened(log, is_clean=False).producers.get(1) is not None
 
@@ -136,13 +136,13 @@ def test_a_deletion_waits_for_room_to_remember_the_producers(device: Device, sim
     log = log_of(simulated, 5, replace(SETTINGS, retention_ms=0), producer_id=1, sequence=0)
     log.high_watermark = 5
     device.watch(refuse_snapshots)
-    assert log.delete_expired(LATER_MS) == []
-    assert log.take_garbage() == []
+    assert log.retention.delete_expired(LATER_MS) == []
+    assert log.retention.take_garbage() == []
     log = reopened(log, is_clean=False)
     assert log.producers.get(1) is not None
     device.unwatch(refuse_snapshots)
     log.high_watermark = 5
-    assert log.delete_expired(LATER_MS) == [0]
+    assert log.retention.delete_expired(LATER_MS) == [0]
     remove_garbage(log)
     assert reopened(log, is_clean=False).producers.get(1) is not None
 
@@ -150,7 +150,7 @@ def test_a_deletion_waits_for_room_to_remember_the_producers(device: Device, sim
 def test_a_stop_saves_the_producers_of_a_log_without_a_record(device: Device, simulated: SimulatedDisk) -> None:
     """When it was cut there was no room for them, and their last batch had been deleted long before."""
     log = given_up(log_of(simulated, 30, producer_id=1, sequence=0))
-    assert log.delete_expired(0)
+    assert log.retention.delete_expired(0)
     remove_garbage(log)
     append(log, batch_at(30))
     snapshot = layout.stem(DIRECTORY, 30) + layout.SNAPSHOT
@@ -169,7 +169,7 @@ def test_a_start_waits_for_room_to_remember_the_producers_of_what_is_deleted(
     device.capacity_bytes = device.used_bytes
     log.roll()
     log.high_watermark = 5
-    log.advance_start(5)
+    log.retention.advance_start(5)
     with pytest.raises(OSError, match="no room to remember"):
         reopened(log, is_clean=False)
     device.capacity_bytes = None
@@ -209,9 +209,9 @@ def test_a_real_full_disk_refuses_keeps_serving_and_resumes(tiny_file_system: Sy
     with pytest.raises(Refusal, match="the disk is full"):
         append(log, batch_at(count, value_bytes=200_000))
     log.high_watermark = count
-    log.advance_start(count - 1)
-    assert log.delete_expired(0)
-    for path in log.take_garbage():
+    log.retention.advance_start(count - 1)
+    assert log.retention.delete_expired(0)
+    for path in log.retention.take_garbage():
         tiny_file_system.remove(path)
     append(log, batch_at(count, value_bytes=50_000))
     assert [header.base_offset for header in read_all(log)] == [count - 1, count]

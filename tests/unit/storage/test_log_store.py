@@ -146,9 +146,9 @@ async def test_the_start_of_a_log_survives_a_crash_before_its_files_are_removed(
     async with stores.life(is_clean=False) as store:
         log = await filled(store, FIRST)
         first = log.segments[0]
-        log.advance_start(25)
+        log.retention.advance_start(25)
         await store.write_start_offsets()
-        assert log.delete_expired(FIRST_MS)
+        assert log.retention.delete_expired(FIRST_MS)
         assert world.disk.exists(first.log_path)
     async with stores.life(is_clean=False) as store:
         log = await opened(store, FIRST)
@@ -163,7 +163,7 @@ async def test_garbage_goes_after_its_start_is_stored(world: World) -> None:
         log = await filled(store, FIRST)
         log.settings = replace(SETTINGS, retention_ms=0)
         dropped = log.segments
-        assert len(log.delete_expired(FIRST_MS + 1_000_000)) == len(dropped)
+        assert len(log.retention.delete_expired(FIRST_MS + 1_000_000)) == len(dropped)
         await store.remove_garbage()
         assert not any(world.disk.exists(path) for segment in dropped for path in segment.paths[:3])
     async with stores.life() as store:
@@ -237,7 +237,7 @@ async def test_a_stop_on_a_full_disk_promises_nothing_that_it_could_not_save(sim
         simulated.device.fail(Operation.CREATE, path, code=errno.ENOSPC)  # and a moment later there is room again
     async with stores.life() as store:
         log = await opened(store, FIRST)
-        assert [item.producer_id for item in log.aborted_between(0, 32)] == [7]
+        assert [item.producer_id for item in log.transaction_indexes.aborted_between(0, 32)] == [7]
 
 
 @on_every_runtime
@@ -275,7 +275,7 @@ async def test_a_log_that_comes_back_is_not_taken_for_the_one_that_was_deleted(w
     stores = Stores(world)
     async with stores.life(is_clean=False) as store:
         log = await filled(store, FIRST)
-        log.advance_start(25)
+        log.retention.advance_start(25)
         await store.write_checkpoints()
         await store.delete(FIRST)
         log = await filled(store, FIRST, 3)
@@ -358,7 +358,7 @@ async def test_a_log_is_not_cut_below_its_start_unless_that_can_be_remembered(si
     stores = Stores(world)
     async with stores.life(is_clean=False) as store:
         log = await filled(store, FIRST)
-        log.advance_start(25)
+        log.retention.advance_start(25)
         await store.write_start_offsets()
         simulated.device.fail(Operation.CREATE, checkpoints.START_OFFSETS, code=errno.ENOSPC)
         with pytest.raises(Refusal, match="disk is full"):
@@ -407,7 +407,7 @@ async def test_a_log_that_begins_anew_during_a_checkpoint_does_not_inherit_a_rec
     async with stores.life() as store:
         await filled(store, FIRST)
         loop = asyncio.get_running_loop()
-        async with store.swaps.rewriting:  # as while segments of another log are swapped
+        async with store.replacer.rewriting:  # as while segments of another log are swapped
             anew = loop.create_task(store.begin_anew(FIRST, TopicPartition("orders", 0), SETTINGS, 0))
             await asyncio.sleep(A_MOMENT_S)
             checkpointing = loop.create_task(store.write_checkpoints())
@@ -507,7 +507,7 @@ async def test_who_wrote_what_was_deleted_is_known_after_a_crash(world: World) -
         append(log, batch_at(30, epoch=7))
         log.high_watermark = log.next_offset
         log.settings = replace(SETTINGS, retention_ms=0)
-        assert log.delete_expired(FIRST_MS + 1_000_000)
+        assert log.retention.delete_expired(FIRST_MS + 1_000_000)
         await store.remove_garbage()
     async with stores.life() as store:
         log = await opened(store, FIRST)
@@ -521,12 +521,12 @@ async def test_retention_frees_a_disk_without_a_free_byte(simulated: SimulatedDi
     async with Stores(world).life() as store:
         log = await filled(store, FIRST, 100)
         log.settings = replace(SETTINGS, retention_ms=0)
-        assert len(log.delete_expired(FIRST_MS + 1_000_000)) > 5
+        assert len(log.retention.delete_expired(FIRST_MS + 1_000_000)) > 5
         device.capacity_bytes = device.used_bytes
         before = world.disk.free_bytes()
         await store.remove_garbage()
         assert world.disk.free_bytes() > before
-        assert not log.take_garbage()
+        assert not log.retention.take_garbage()
         assert checkpoints.read_offsets(world.disk, checkpoints.START_OFFSETS)[FIRST] == log.start_offset
         device.capacity_bytes = None
 
@@ -536,8 +536,8 @@ async def test_logs_begin_where_their_files_do_if_somebody_took_the_checkpoints_
     stores = Stores(world)
     async with stores.life() as store:
         log = await filled(store, FIRST, 60)
-        log.advance_start(25)
-        assert log.delete_expired(FIRST_MS)
+        log.retention.advance_start(25)
+        assert log.retention.delete_expired(FIRST_MS)
         await store.remove_garbage()
         first = log.segments[0].base_offset
         assert first > 0

@@ -12,7 +12,7 @@ from headrace.storage.files import layout
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.recovery.opening import RecoveryReport, open_log
 from headrace.storage.segments.scan import headers_from
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from tests.unit.storage.small_logs import (
     DIRECTORY,
     LOG_ID,
@@ -35,7 +35,7 @@ ROOMY = replace(SETTINGS, segment_bytes=1 << 20)
 
 def recover(disk: SystemDisk, *, recovery_point: int = 0, start_offset: int = 0) -> tuple[PartitionLog, RecoveryReport]:
     return open_log(
-        LOG_ID, Handles(disk), SETTINGS, recovery_point=recovery_point, start_offset=start_offset, is_synced=True
+        LOG_ID, SegmentCache(disk), SETTINGS, recovery_point=recovery_point, start_offset=start_offset, is_synced=True
     )
 
 
@@ -96,14 +96,14 @@ def test_after_a_crash_everything_from_the_recovery_point_on_is_verified(disk: S
 
 def test_what_only_memory_may_hold_is_not_called_flushed(disk: SystemDisk) -> None:
     crashed_log(disk, 40, SETTINGS)
-    log, _ = open_log(LOG_ID, Handles(disk), SETTINGS, recovery_point=25)
+    log, _ = open_log(LOG_ID, SegmentCache(disk), SETTINGS, recovery_point=25)
     assert (log.flushed_offset, log.next_offset) == (25, 40)
-    ticket = log.begin_flush()
+    ticket = log.flushing.begin()
     assert ticket is not None
     ticket.sync(disk)
-    log.finish_flush(ticket)
+    log.flushing.finish(ticket)
     assert log.flushed_offset == 40
-    assert not log.is_dirty
+    assert not log.flushing.is_dirty
 
 
 def test_indexes_after_recovery_are_those_that_were_written(disk: SystemDisk) -> None:
@@ -434,11 +434,11 @@ def test_what_recovery_cut_off_does_not_come_back_behind_what_is_written_there(l
     file = device.file(stem(0) + layout.LOG)
     file.write(SECTOR, bytes(SECTOR))
     file.sync()
-    log, report = open_log(LOG_ID, Handles(SimulatedDisk(device)), ROOMY, is_synced=True)
+    log, report = open_log(LOG_ID, SegmentCache(SimulatedDisk(device)), ROOMY, is_synced=True)
     assert (log.next_offset, report.cut_bytes) == (1, 2 * SECTOR)
     append(log, batch_at(1, value_bytes=value_bytes, epoch=1))
     device.power_cut()
-    log, _ = open_log(LOG_ID, Handles(SimulatedDisk(device)), ROOMY)
+    log, _ = open_log(LOG_ID, SegmentCache(SimulatedDisk(device)), ROOMY)
     assert [(header.base_offset, header.leader_epoch) for header in read_all(log)] in ([(0, 0)], [(0, 0), (1, 1)])
 
 

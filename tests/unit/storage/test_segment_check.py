@@ -32,7 +32,7 @@ STEPS = (1, 250, 1 << 20)
 
 def checked(log: PartitionLog, *, closed_only: bool = False, step_bytes: int = 1 << 20) -> list[DamagedRange]:
     found: list[DamagedRange] = []
-    for span in log.spans(closed_only=closed_only):
+    for span in log.spans.since(closed_only=closed_only):
         check = SegmentCheck(log.disk, span)
         while check.step(step_bytes):
             pass
@@ -57,22 +57,22 @@ def test_what_is_whole_is_found_whole(disk: SystemDisk, step_bytes: int) -> None
 
 def test_the_background_leaves_alone_what_is_written_to(disk: SystemDisk) -> None:
     log = log_of(disk, 40)
-    closed = log.spans(closed_only=True)
+    closed = log.spans.since(closed_only=True)
     assert [span.base_offset for span in closed] == [segment.base_offset for segment in log.segments[:-1]]
     assert [span.end_offset for span in closed] == [segment.base_offset for segment in log.segments[1:]]
-    assert log.spans(closed[1].end_offset, closed_only=True) == closed[2:]
-    assert new_log(disk).spans(closed_only=False) == []
+    assert log.spans.since(closed[1].end_offset, closed_only=True) == closed[2:]
+    assert new_log(disk).spans.since(closed_only=False) == []
 
 
 def test_what_is_written_to_is_checked_up_to_its_flushed_end(simulated: SimulatedDisk, device: Device) -> None:
     log = log_of(simulated, 5)
-    assert log.flushed_span() is None
-    ticket = log.begin_flush()
+    assert log.spans.flushed() is None
+    ticket = log.flushing.begin()
     assert ticket is not None
     ticket.sync(simulated)
-    log.finish_flush(ticket)
+    log.flushing.finish(ticket)
     append(log, batch_at(5))
-    span = log.flushed_span()
+    span = log.spans.flushed()
     assert span is not None
     assert (span.base_offset, span.end_offset, span.size) == (0, 5, 5 * BATCH_BYTES)
     device.spoil(span.path, BATCH_BYTES)
@@ -123,7 +123,7 @@ def test_readers_get_all_but_the_damaged_batch(disk: SystemDisk, tmp_path: Path)
 
 
 def read_all_from(log: PartitionLog, offset: int) -> list[int]:
-    log.advance_start(offset)
+    log.retention.advance_start(offset)
     return [header.base_offset for header in read_all(log)]
 
 
@@ -189,7 +189,7 @@ def test_what_the_disk_cannot_open_is_damaged(simulated: SimulatedDisk, monkeypa
 
 def test_a_file_that_is_removed_meanwhile_is_no_damage(disk: SystemDisk, tmp_path: Path) -> None:
     log = log_of(disk, 40)
-    check = SegmentCheck(disk, log.spans(closed_only=True)[0])
+    check = SegmentCheck(disk, log.spans.since(closed_only=True)[0])
     assert check.step(1)
     (tmp_path / log.segments[0].log_path).unlink()
     assert check.step(1 << 20) == 0

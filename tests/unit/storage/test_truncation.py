@@ -89,7 +89,7 @@ def test_slices_are_no_longer_current_before_their_file_is_cut(disk: SystemDisk)
 
 def test_cutting_below_the_start_leaves_an_empty_log_there(disk: SystemDisk) -> None:
     log = log_of(disk, 40)
-    log.advance_start(20)
+    log.retention.advance_start(20)
     log.truncate(5)
     assert (log.start_offset, log.next_offset, log.size_bytes) == (5, 5, 0)
 
@@ -97,11 +97,11 @@ def test_cutting_below_the_start_leaves_an_empty_log_there(disk: SystemDisk) -> 
 def test_a_file_that_is_used_again_is_no_garbage(disk: SystemDisk) -> None:
     log = log_of(disk, 30)
     log.high_watermark = log.next_offset
-    log.advance_start(25)
-    assert log.delete_expired(0)
+    log.retention.advance_start(25)
+    assert log.retention.delete_expired(0)
     log.truncate(0)
     append(log, batch_at(0))
-    for path in log.take_garbage():
+    for path in log.retention.take_garbage():
         disk.remove(path)
     log.close()
     assert len(read_all(reopened(log))) == 1
@@ -109,14 +109,14 @@ def test_a_file_that_is_used_again_is_no_garbage(disk: SystemDisk) -> None:
 
 def test_a_flush_that_a_cut_overtook_promises_nothing(disk: SystemDisk) -> None:
     log = log_of(disk, 10)
-    ticket = log.begin_flush()
+    ticket = log.flushing.begin()
     assert ticket is not None
     ticket.sync(disk)
     log.truncate(4)
     append(log, batch_at(4, epoch=1))
-    log.finish_flush(ticket)
+    log.flushing.finish(ticket)
     assert log.flushed_offset <= 4
-    assert log.is_dirty
+    assert log.flushing.is_dirty
 
 
 def test_a_cut_that_finds_no_descriptor_leaves_every_segment_and_producer(

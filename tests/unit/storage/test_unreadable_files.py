@@ -14,7 +14,7 @@ from headrace.storage.compaction.workers import _next_event
 from headrace.storage.files import layout
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.recovery.opening import open_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.settings import CompactionSettings, LogSettings
 from headrace.wire.batches.markers import Marker
 from tests.unit.storage.small_logs import FIRST_MS, LOG_ID, append, batch_at, log_of, marker_at, read_all, reopened
@@ -32,8 +32,8 @@ LATER_MS = FIRST_MS + 10**9
 
 
 def in_the_middle_of_a_batch(log: PartitionLog) -> None:
-    log.advance_start(1)
-    log.first_batch_offset()
+    log.retention.advance_start(1)
+    log.reader.first_batch_offset()
 
 
 READERS: dict[str, Callable[[PartitionLog], object]] = {
@@ -42,8 +42,8 @@ READERS: dict[str, Callable[[PartitionLog], object]] = {
     "where the log begins": in_the_middle_of_a_batch,
     "lookup by time": lambda log: log.find_timestamp(FIRST_MS + 3),
     "newest record": lambda log: log.max_timestamp(),
-    "retention": lambda log: log.delete_expired(LATER_MS),
-    "compaction's choice": lambda log: log.sealed_segments(times_from=0),
+    "retention": lambda log: log.retention.delete_expired(LATER_MS),
+    "compaction's choice": lambda log: log.compaction.sealed_segments(times_from=0),
     "cut": lambda log: log.truncate(2),
 }
 
@@ -64,7 +64,7 @@ def test_whoever_reads_meets_damage_of_that_log(simulated: SimulatedDisk, device
 def test_a_slice_that_cannot_be_sent_is_told_to_its_log(simulated: SimulatedDisk, device: Device) -> None:
     log = log_of(simulated, BATCHES)
     told: list[DamagedLog] = []
-    log.on_damage = told.append
+    log.reader.on_damage = told.append
     piece = log.read(0, 1 << 20, log.next_offset, at_least_one=True)
     assert piece is not None
     device.spoil(log.segments[0].log_path, 0)
@@ -84,7 +84,7 @@ def test_a_start_takes_what_it_cannot_read_for_damage_and_cuts_nothing(
     size = len(device.file(last).cached)
     device.spoil(last, size - 1)
     with pytest.raises(DamagedLog, match="the disk cannot read it"):
-        open_log(LOG_ID, Handles(simulated), log.settings, recovery_point=recovery_point)
+        open_log(LOG_ID, SegmentCache(simulated), log.settings, recovery_point=recovery_point)
     assert len(device.file(last).cached) == size
 
 
@@ -106,7 +106,7 @@ def test_what_the_batches_tell_is_made_anew(simulated: SimulatedDisk, device: De
     found = again.find_timestamp(FIRST_MS + 5)
     assert found is not None
     assert found.offset == 5
-    assert [it.producer_id for it in again.aborted_between(0, 2 * BATCHES)] == [7]
+    assert [it.producer_id for it in again.transaction_indexes.aborted_between(0, 2 * BATCHES)] == [7]
 
 
 def test_compaction_that_cannot_read_says_which_log_is_damaged(simulated: SimulatedDisk, device: Device) -> None:

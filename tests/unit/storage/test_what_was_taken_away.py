@@ -11,7 +11,7 @@ from headrace.storage.files import layout
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.recovery.opening import create_log, open_log
 from headrace.storage.segments.index import TIME_ENTRY_BYTES
-from headrace.storage.segments.segment_cache import SEARCHES_SPARED, Handles
+from headrace.storage.segments.segment_cache import SEARCHES_SPARED, SegmentCache
 from tests.unit.storage.small_logs import (
     DIRECTORY,
     FIRST_MS,
@@ -39,7 +39,7 @@ def test_a_log_that_ends_below_its_recovery_point_is_damaged(disk: SystemDisk) -
     file.truncate(4 * len(batch_at(0)))  # a whole number of batches, so nothing looks torn
     file.close()
     with pytest.raises(DamagedLog, match="the log ends here, expected was everything up to offset 5"):
-        open_log(LOG_ID, Handles(disk), SETTINGS, recovery_point=5)
+        open_log(LOG_ID, SegmentCache(disk), SETTINGS, recovery_point=5)
 
 
 def test_a_first_file_that_nobody_gave_up_is_missed(disk: SystemDisk) -> None:
@@ -48,7 +48,7 @@ def test_a_first_file_that_nobody_gave_up_is_missed(disk: SystemDisk) -> None:
     log.close()
     disk.remove(stem(0) + layout.LOG)
     with pytest.raises(DamagedLog, match=f"it is missing; the files begin at offset {second}"):
-        open_log(LOG_ID, Handles(disk), SETTINGS, recovery_point=40)
+        open_log(LOG_ID, SegmentCache(disk), SETTINGS, recovery_point=40)
 
 
 def test_a_first_file_that_retention_removed_is_not_missed(disk: SystemDisk) -> None:
@@ -56,7 +56,7 @@ def test_a_first_file_that_retention_removed_is_not_missed(disk: SystemDisk) -> 
     second = log.segments[1].base_offset
     log.close()
     disk.remove(stem(0) + layout.LOG)
-    log, _ = open_log(LOG_ID, Handles(disk), SETTINGS, recovery_point=40, start_offset=second)
+    log, _ = open_log(LOG_ID, SegmentCache(disk), SETTINGS, recovery_point=40, start_offset=second)
     assert (log.start_offset, log.next_offset) == (second, 40)
 
 
@@ -75,14 +75,14 @@ def test_a_time_index_that_lies_is_not_believed(disk: SystemDisk, entry: int) ->
 
 
 def test_a_read_that_may_wait_opens_no_file_beyond_the_limit(disk: SystemDisk) -> None:
-    handles = Handles(disk, open_files=3)
+    handles = SegmentCache(disk, open_files=3)
     logs = [create_log(LogId(TopicId(bytes(16)), number), "orders", handles, SETTINGS) for number in range(6)]
     for log in logs:
         append(log, batch_at(0))
-        ticket = log.begin_flush()
+        ticket = log.flushing.begin()
         assert ticket is not None
         ticket.sync(disk)
-        log.finish_flush(ticket)
+        log.flushing.finish(ticket)
 
     slices = [log.read(0, 1000, 1, at_least_one=False) for log in logs]
     taken = [piece for piece in slices if piece is not None]

@@ -81,7 +81,7 @@ _mark_of = attrgetter(
     "log.flushed_offset",
     "log.next_offset",
     "log.cuts",
-    "log.mark",
+    "log.cleaner_checkpoint",
     "replica.is_leader",
     "replica.leader_epoch",
     "replica.in_sync",

@@ -64,7 +64,7 @@ def _place(
     if not places:
         return None
     partition = chance.choice(places)
-    return node, partition, chance.choice(partition.log.spans(closed_only=False))
+    return node, partition, chance.choice(partition.log.spans.since(closed_only=False))
 
 
 def _is_mending(node: Node) -> bool:

@@ -136,7 +136,7 @@ class CompactedKeys:
             await asyncio.sleep(LOOK_EVERY_S)
         for process, partition in replicas:
             self._check_replica(process, partition)
-            mark = partition.log.mark  # kept in a file: it speaks of all the node's lives
+            mark = partition.log.cleaner_checkpoint  # kept in a file: it speaks of all the node's lives
             figures.compacted_replicas += mark is not None and mark.clean_end_offset > 0
         figures.keys_acked += sum(attempts.acked is not None for attempts in self._attempts.values())
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.storage.files.cleaner_checkpoint import Mark
+    from headrace.storage.files.cleaner_checkpoint import CleanerCheckpoint
     from headrace.storage.segments.segment_span import SealedSegment
     from headrace.storage.settings import CompactionSettings
 
@@ -32,7 +32,7 @@ class Dirtiness(NamedTuple):
 
 def assess(
     segments: Sequence[SealedSegment],
-    mark: Mark,
+    checkpoint: CleanerCheckpoint,
     settings: CompactionSettings,
     *,
     start_offset: int,
@@ -41,7 +41,7 @@ def assess(
 ) -> Dirtiness:
     """What may be cleaned of a log whose sealed segments these are. `safe_offset` (exclusive) bounds what is decided
     and flushed."""
-    first_dirty = max(mark.clean_end_offset, start_offset)
+    first_dirty = max(checkpoint.clean_end_offset, start_offset)
     end_offset = start_offset
     clean_bytes = dirty_bytes = 0
     oldest_dirty_ms = -1
@@ -63,7 +63,7 @@ def assess(
     found = Dirtiness(min(first_dirty, end_offset), end_offset, clean_bytes, dirty_bytes, is_due=False)
     has_waited = dirty_bytes > 0 and 0 <= oldest_dirty_ms < now_ms - settings.max_lag_ms
     is_dirty_enough = dirty_bytes > 0 and found.ratio > settings.min_dirty_ratio
-    has_outlived = 0 <= mark.latest_horizon_ms <= now_ms and clean_bytes > 0
+    has_outlived = 0 <= checkpoint.latest_horizon_ms <= now_ms and clean_bytes > 0
     return found._replace(is_due=has_waited or is_dirty_enough or has_outlived)
 
 

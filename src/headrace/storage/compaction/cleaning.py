@@ -169,7 +169,7 @@ class _Drafts:
     """What stays of a run of segments: one new segment, or more if what stays outgrows it.
 
     The time until which tombstones are kept takes room in every record of a batch, and a producer may have compressed
-    better than we do. Places in a segment are 32-bit numbers, so one that is large already must not grow.
+    better than we do. BatchPositions in a segment are 32-bit numbers, so one that is large already must not grow.
     """
 
     def __init__(self, disk: Disk, job: CleaningJob, group: Sequence[Source]) -> None:

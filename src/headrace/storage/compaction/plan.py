@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def dirtiness_of(log: PartitionLog, settings: CompactionSettings, stable_offset: int, now_ms: int) -> Dirtiness:
     """What may be cleaned of a log below `stable_offset`, where every transaction is decided and committed."""
-    mark = log.mark or NOTHING_CLEAN
+    checkpoint = log.cleaner_checkpoint or NOTHING_CLEAN
     needs_times = settings.min_lag_ms > 0 or settings.max_lag_ms < NO_LAG_LIMIT
     return assess(
-        log.sealed_segments(times_from=mark.clean_end_offset if needs_times else None),
-        mark,
+        log.compaction.sealed_segments(times_from=checkpoint.clean_end_offset if needs_times else None),
+        checkpoint,
         settings,
         start_offset=log.start_offset,
         safe_offset=min(stable_offset, log.flushed_offset),
@@ -33,10 +33,10 @@ def cleaning_job(
 ) -> CleaningJob:
     sources = tuple(
         Source(segment.base_offset, segment.size)
-        for segment in log.sealed_segments()
+        for segment in log.compaction.sealed_segments()
         if segment.end_offset <= dirtiness.end_offset
     )
-    aborted = log.aborted_between(sources[0].base_offset, dirtiness.end_offset)
+    aborted = log.transaction_indexes.aborted_between(sources[0].base_offset, dirtiness.end_offset)
     return CleaningJob(
         directory=log.directory,
         sources=sources,

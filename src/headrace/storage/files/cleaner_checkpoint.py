@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 VERSION = "0"
 
 
-class Mark(NamedTuple):
+class CleanerCheckpoint(NamedTuple):
     """How far a log is clean, as it is kept in a file beside the log."""
 
     clean_end_offset: int = 0
@@ -26,10 +26,10 @@ class Mark(NamedTuple):
     """When the last of the tombstones and markers below it may go; -1 if there are none."""
 
 
-NOTHING_CLEAN = Mark()
+NOTHING_CLEAN = CleanerCheckpoint()
 
 
-def load_mark(disk: Disk, directory: str) -> Mark | None:
+def load_cleaner_checkpoint(disk: Disk, directory: str) -> CleanerCheckpoint | None:
     """None if the log was never compacted. A file that cannot be read says that nothing is clean."""
     try:
         text = disk.read_file(f"{directory}/{layout.COMPACTED}").decode("ascii", errors="replace")
@@ -41,10 +41,10 @@ def load_mark(disk: Disk, directory: str) -> Mark | None:
     fields = numbers.split(" ")
     if version != VERSION or len(fields) != 2 or not all(field.lstrip("-").isdecimal() for field in fields):
         return NOTHING_CLEAN
-    return Mark(int(fields[0]), int(fields[1]))
+    return CleanerCheckpoint(int(fields[0]), int(fields[1]))
 
 
-def store_mark(disk: Disk, directory: str, mark: Mark) -> None:
+def store_cleaner_checkpoint(disk: Disk, directory: str, checkpoint: CleanerCheckpoint) -> None:
     """Durable when this returns; on a full disk an OSError, and the old one stands."""
-    text = f"{VERSION}\n{mark.clean_end_offset} {mark.latest_horizon_ms}\n"
+    text = f"{VERSION}\n{checkpoint.clean_end_offset} {checkpoint.latest_horizon_ms}\n"
     disk.replace_file(f"{directory}/{layout.COMPACTED}", text.encode("ascii"))

@@ -14,10 +14,10 @@ from headrace.model.names import NO_EPOCH, Epoch
 from headrace.replication.open_transactions import OpenTransactions
 from headrace.runtime.disk import ReadFault
 from headrace.storage.files import checkpoints, layout
-from headrace.storage.files.cleaner_checkpoint import load_mark
+from headrace.storage.files.cleaner_checkpoint import load_cleaner_checkpoint
 from headrace.storage.files.damage import DamagedRange
 from headrace.storage.integrity.verify import BadBatch, checked_batches, find_valid_batch
-from headrace.storage.segments.replacement import complete_swaps
+from headrace.storage.segments.replacement import complete_replacements
 from headrace.storage.segments.scan import header_at
 from headrace.storage.segments.segment import BadIndex, Segment
 from headrace.wire.batches.header import BatchHeader, CorruptBatch
@@ -76,14 +76,16 @@ class TornEnd(NamedTuple):
 
 def find_log(disk: Disk, directory: str, start_offset: int = 0, safe_offset: int = 0) -> FoundLog:
     """`start_offset` and `safe_offset` as the checkpoints say."""
-    complete_swaps(disk, directory)
+    complete_replacements(disk, directory)
     names = disk.list(directory)
     bases = sorted(base for name in names if (base := layout.offset_in(name, layout.LOG)) is not None)
     while len(bases) > 1 and bases[1] <= start_offset:
         bases.pop(0)  # deleted records; a crash came before their files were removed
     segments = tuple(_found(disk, directory, base) for base in bases)
     start_offset = max(start_offset, bases[0]) if bases else start_offset
-    return FoundLog(directory, segments, start_offset, safe_offset, load_mark(disk, directory) is not None)
+    return FoundLog(
+        directory, segments, start_offset, safe_offset, load_cleaner_checkpoint(disk, directory) is not None
+    )
 
 
 def _found(disk: Disk, directory: str, base_offset: int) -> FoundSegment:

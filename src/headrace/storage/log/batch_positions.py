@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.storage.segments.segment import Segment
-    from headrace.storage.segments.segment_cache import Handles
+    from headrace.storage.segments.segment_cache import SegmentCache
     from headrace.wire.batches.header import BatchHeader
 
 REMEMBERED_MAX = 64  # boundaries that readers will ask for next: the ends of reads and of flushes
 
 
-class Places:
+class BatchPositions:
     """One log's. An index that is missing or lies is rebuilt on the way, so that callers never notice; or by somebody
     else, who hears of it, and until then callers hear that it is not yet there."""
 
-    __slots__ = ("_handles", "_interval_bytes", "_remembered", "on_lost")
+    __slots__ = ("_cache", "_interval_bytes", "_remembered", "on_lost")
 
-    def __init__(self, handles: Handles, interval_bytes: int) -> None:
-        self._handles = handles
+    def __init__(self, cache: SegmentCache, interval_bytes: int) -> None:
+        self._cache = cache
         self._interval_bytes = interval_bytes
         self._remembered: dict[int, tuple[Segment, int]] = {}
         self.on_lost: Callable[[Segment], None] | None = None
@@ -53,7 +53,7 @@ class Places:
     def locate(self, segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
         """Position and header of the first batch that ends at or after `offset`; None if all end before."""
         self._load_index(segment)
-        file = self._handles.file(segment)
+        file = self._cache.file(segment)
         try:
             return segment.locate(file, offset)
         except BadIndex:
@@ -63,7 +63,7 @@ class Places:
     def boundary_by(self, segment: Segment, start: int, limit: int) -> tuple[int, int]:
         """The end of a run of whole batches from `start`, not past `limit`, and the offset of what follows."""
         self._load_index(segment)
-        file = self._handles.file(segment)
+        file = self._cache.file(segment)
         try:
             return segment.boundary_by(file, start, limit)
         except BadIndex:
@@ -75,8 +75,8 @@ class Places:
         if segment.max_timestamp is None:
             self._load_index(segment)
             try:
-                segment.load_time_index(self._handles.disk)
-                segment.read_newest(self._handles.file(segment))
+                segment.load_time_index(self._cache.disk)
+                segment.read_newest(self._cache.file(segment))
                 segment.time_index = None
             except BadIndex:
                 self._rebuild(segment)
@@ -88,15 +88,15 @@ class Places:
             return
         if segment.index is None:
             try:
-                segment.load_index(self._handles.disk)
+                segment.load_index(self._cache.disk)
             except BadIndex:
                 self._rebuild(segment)
-        self._handles.note_index(segment)
+        self._cache.note_index(segment)
 
     def _rebuild(self, segment: Segment) -> None:
         """The log is the truth."""
         if self.on_lost is not None and segment.is_sealed:
             self.on_lost(segment)
-        segment.rebuild_indexes(self._handles.file(segment), self._interval_bytes)
+        segment.rebuild_indexes(self._cache.file(segment), self._interval_bytes)
         if segment.is_sealed:
-            segment.seal(self._handles.disk)
+            segment.seal(self._cache.disk)

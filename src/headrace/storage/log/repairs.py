@@ -1,7 +1,7 @@
-"""What a log needs done beside the loop, and cannot wait for: it refuses for now, and has somebody run the errand.
+"""What a log needs done beside the loop, and cannot wait for: it refuses for now, and has somebody run the repair.
 
-An index that is lost is made anew from the batches of its segment, which may be a gigabyte. What a full disk has taken
-half of is cut off again, and that has to be on the device before anything takes its place.
+An index that is lost is built again from the batches of its segment, which may be a gigabyte. What a full disk has
+taken half of is cut off again, and that has to be on the device before anything takes its place.
 """
 
 from __future__ import annotations
@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
     from headrace.replication.open_transactions import EndedTransaction
     from headrace.runtime.disk import Disk, File
+    from headrace.storage.log.batch_positions import BatchPositions
+    from headrace.storage.log.log_segments import LogSegments
+    from headrace.storage.log.log_state import LogState
+    from headrace.storage.log.transaction_indexes import TransactionIndexes
+    from headrace.storage.segments.segment_cache import SegmentCache
 
 
-class Errand(Protocol):
+class Repair(Protocol):
     what: str
-    """For people, and to tell errands apart: the same is not run twice at a time."""
+    """For people, and to tell repairs apart: the same is not run twice at a time."""
 
     def run(self) -> None:
         """In a thread; blocking. DamagedLog if the log cannot be read, DiskFailure if the disk fails."""
@@ -40,7 +45,7 @@ class NotYet(Refusal):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"to {what} takes a moment; ask again")
 
 
-class MakeIndex:
+class RebuildIndex:
     """Both indexes of a sealed segment, from its batches."""
 
     def __init__(
@@ -70,7 +75,7 @@ class MakeIndex:
             self._take(self._segment, self._made)
 
 
-class MakeAborted:
+class RebuildTransactionIndex:
     """The index of a sealed segment's aborted transactions, from the batches up to its end."""
 
     def __init__(
@@ -100,7 +105,7 @@ class MakeAborted:
             self._take(self._segments[-1], self._made)
 
 
-class SyncCut:
+class SyncTruncation:
     """Bytes that a full disk took a part of are cut off. Until that is on the device nothing may take their place: a
     power cut could show them among what does."""
 
@@ -122,3 +127,59 @@ class SyncCut:
         self._file.release()
         if self._is_safe:
             self._on_safe()
+
+
+class Repairs:
+    """One log's, from the moment that somebody runs them beside the loop. Until one is done, readers hear NotYet."""
+
+    __slots__ = ("_cache", "_log", "_run_beside", "_segments", "_transactions")
+
+    def __init__(
+        self,
+        log: LogState,
+        segments: LogSegments,
+        transactions: TransactionIndexes,
+        cache: SegmentCache,
+        run_beside: Callable[[Repair], None],
+    ) -> None:
+        self._log = log
+        self._segments = segments
+        self._transactions = transactions
+        self._cache = cache
+        self._run_beside = run_beside
+
+    def take_over(self, positions: BatchPositions) -> None:
+        """What is lost is reported here from now on, and not rebuilt where others wait for it."""
+        self._segments.run_beside = self._run_beside
+        positions.on_lost = self._rebuild_index
+        self._transactions.on_lost = self._rebuild_transaction_index
+
+    def _rebuild_index(self, segment: Segment) -> None:
+        interval_bytes = self._log.settings.index_interval_bytes
+        self._begin(RebuildIndex(self._cache.disk, segment, interval_bytes, self._take_index))
+
+    def _rebuild_transaction_index(self, number: int) -> None:
+        segments, end_offset = tuple(self._segments.segments[: number + 1]), self._segments.end_of(number)
+        directory = self._log.directory
+        self._begin(
+            RebuildTransactionIndex(self._cache.disk, directory, segments, end_offset, self._take_transaction_index)
+        )
+
+    def _begin(self, repair: Repair) -> None:
+        self._run_beside(repair)
+        raise NotYet(repair.what)
+
+    def _take_index(self, segment: Segment, made: Segment) -> None:
+        if segment.is_sealed and self._holds(segment):
+            segment.take_indexes(made)
+            segment.seal(self._cache.disk)
+            self._cache.note_index(segment)
+
+    def _take_transaction_index(self, segment: Segment, made: Sequence[EndedTransaction]) -> None:
+        if segment.is_sealed and segment.aborted is None and self._holds(segment):
+            self._transactions.take(segment, made)
+            self._cache.note_index(segment)
+
+    def _holds(self, segment: Segment) -> bool:
+        """It is neither gone nor replaced by what compaction has left of it."""
+        return not self._log.is_closed and segment in self._segments.segments

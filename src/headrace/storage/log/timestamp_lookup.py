@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headrace.runtime.disk import File
-    from headrace.storage.log.partition_log import PartitionLog
+    from headrace.storage.log.log_segments import LogSegments
+    from headrace.storage.log.log_state import LogState
     from headrace.wire.batches.header import BatchHeader
 
 INFLATE_MAX = 64 << 20  # a batch that inflates further is answered as a whole
@@ -40,43 +41,97 @@ class FoundRecord(NamedTuple):
     leader_epoch: int
 
 
-def find_timestamp(log: PartitionLog, timestamp_ms: int, pause: Callable[[], None]) -> FoundRecord | None:
-    return _undisturbed(log, lambda: _find_timestamp(log, timestamp_ms, pause))
+class TimestampLookup:
+    """One question about one log."""
 
+    def __init__(self, log: LogState, segments: LogSegments, pause: Callable[[], None]) -> None:
+        self._log = log
+        self._segments = segments
+        self._pause = pause
 
-def max_timestamp(log: PartitionLog, pause: Callable[[], None]) -> FoundRecord | None:
-    return _undisturbed(log, lambda: _max_timestamp(log, pause))
+    def find(self, timestamp_ms: int) -> FoundRecord | None:
+        return self._undisturbed(lambda: self._find(timestamp_ms))
 
+    def newest(self) -> FoundRecord | None:
+        return self._undisturbed(self._newest)
 
-def _undisturbed(log: PartitionLog, look: Callable[[], FoundRecord | None]) -> FoundRecord | None:
-    """Look until no truncation came between, and no compaction: neither before what was seen nor in the middle."""
-    look = reads_log(look)
-    while True:
-        seen = log.upheavals
-        try:
-            found = look()
-        except DamagedLog:
-            if _is_still(log, seen):
-                raise
-        else:
-            if _is_still(log, seen):
+    def _undisturbed(self, look: Callable[[], FoundRecord | None]) -> FoundRecord | None:
+        """Look until no truncation came between, and no compaction: neither before what was seen nor in the middle."""
+        look = reads_log(look)
+        while True:
+            seen = self._segments.version
+            try:
+                found = look()
+            except DamagedLog:
+                if self._is_still(seen):
+                    raise
+            else:
+                if self._is_still(seen):
+                    return found
+
+    def _is_still(self, seen: int) -> bool:
+        return self._segments.version == seen and seen % 2 == 0
+
+    def _find(self, timestamp_ms: int) -> FoundRecord | None:
+        start_offset = self._log.start_offset
+        find = partial(_find_in_segment, timestamp_ms=timestamp_ms, start_offset=start_offset, pause=self._pause)
+        for segment in tuple(self._segments.segments):
+            if segment.max_timestamp is not None and segment.max_timestamp < timestamp_ms:
+                continue
+            found = self._look(segment, find)
+            if found is not None:
                 return found
+        return None
 
+    def _newest(self) -> FoundRecord | None:
+        find = partial(_max_in_segment, start_offset=self._log.start_offset, pause=self._pause)
+        best: FoundRecord | None = None
+        for segment in tuple(self._segments.segments):
+            if segment.max_timestamp is not None and best is not None and segment.max_timestamp <= best.timestamp:
+                continue
+            found = self._look(segment, find)
+            if found is not None and (best is None or found.timestamp > best.timestamp):
+                best = found
+        return best
 
-def _is_still(log: PartitionLog, seen: int) -> bool:
-    return log.upheavals == seen and seen % 2 == 0
+    def _look(self, segment: Segment, look: Callable[[Segment, File], FoundRecord | None]) -> FoundRecord | None:
+        with self._private(segment) as opened:
+            if opened is None:
+                return None
+            try:
+                return look(*opened)
+            except BadIndex:  # an entry lies that nobody had looked at before
+                copy, file = opened
+                copy.rebuild_indexes(file, self._log.settings.index_interval_bytes)
+                return look(copy, file)
 
+    @contextmanager
+    def _private(self, segment: Segment) -> Iterator[tuple[Segment, File] | None]:
+        """A copy of the segment that nobody else changes, with both indexes; None if it has just been removed."""
+        copy = Segment(self._log.directory, segment.base_offset, segment.size)
+        try:
+            file = self._segments.disk.open(copy.log_path)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            self._fill_indexes(segment, copy, file)
+            yield copy, file
+        finally:
+            file.close()
 
-def _find_timestamp(log: PartitionLog, timestamp_ms: int, pause: Callable[[], None]) -> FoundRecord | None:
-    start_offset = log.start_offset
-    for segment in log.segments:
-        if segment.max_timestamp is not None and segment.max_timestamp < timestamp_ms:
-            continue
-        find = partial(_find_in_segment, timestamp_ms=timestamp_ms, start_offset=start_offset, pause=pause)
-        found = _look(log, segment, find)
-        if found is not None:
-            return found
-    return None
+    def _fill_indexes(self, segment: Segment, copy: Segment, file: File) -> None:
+        index, time_index = segment.index, segment.time_index
+        try:
+            if index is not None and time_index is not None:
+                copy.index, copy.time_index = _snapshot(index, time_index, copy.size)
+                copy.indexed_position = copy.index.positions[-1] if len(copy.index) else 0
+            else:
+                copy.load_index(self._segments.disk)
+                copy.load_time_index(self._segments.disk)
+            copy.read_newest(file)
+        except BadIndex:
+            copy.rebuild_indexes(file, self._log.settings.index_interval_bytes)
 
 
 def _find_in_segment(
@@ -154,18 +209,6 @@ def _as_a_whole(header: BatchHeader, start_offset: int) -> FoundRecord:
     return FoundRecord(header.max_timestamp, max(header.base_offset, start_offset), header.leader_epoch)
 
 
-def _max_timestamp(log: PartitionLog, pause: Callable[[], None]) -> FoundRecord | None:
-    start_offset = log.start_offset
-    best: FoundRecord | None = None
-    for segment in log.segments:
-        if segment.max_timestamp is not None and best is not None and segment.max_timestamp <= best.timestamp:
-            continue
-        found = _look(log, segment, partial(_max_in_segment, start_offset=start_offset, pause=pause))
-        if found is not None and (best is None or found.timestamp > best.timestamp):
-            best = found
-    return best
-
-
 def _max_in_segment(segment: Segment, file: File, start_offset: int, pause: Callable[[], None]) -> FoundRecord | None:
     """The indexes know the answer, unless the log's start has moved past it."""
     newest = segment.max_timestamp
@@ -203,50 +246,6 @@ def _newest_in_batch(batch: _Batch, start_offset: int, pause: Callable[[], None]
     except (CorruptBatch, BadRecord):
         return _as_a_whole(header, start_offset)
     return newest
-
-
-def _look(
-    log: PartitionLog, segment: Segment, look: Callable[[Segment, File], FoundRecord | None]
-) -> FoundRecord | None:
-    with _private(log, segment) as opened:
-        if opened is None:
-            return None
-        try:
-            return look(*opened)
-        except BadIndex:  # an entry lies that nobody had looked at before
-            copy, file = opened
-            copy.rebuild_indexes(file, log.settings.index_interval_bytes)
-            return look(copy, file)
-
-
-@contextmanager
-def _private(log: PartitionLog, segment: Segment) -> Iterator[tuple[Segment, File] | None]:
-    """A copy of the segment that nobody else changes, with both indexes; None if it has just been removed."""
-    copy = Segment(log.directory, segment.base_offset, segment.size)
-    try:
-        file = log.disk.open(copy.log_path)
-    except FileNotFoundError:
-        yield None
-        return
-    try:
-        _fill_indexes(log, segment, copy, file)
-        yield copy, file
-    finally:
-        file.close()
-
-
-def _fill_indexes(log: PartitionLog, segment: Segment, copy: Segment, file: File) -> None:
-    index, time_index = segment.index, segment.time_index
-    try:
-        if index is not None and time_index is not None:
-            copy.index, copy.time_index = _snapshot(index, time_index, copy.size)
-            copy.indexed_position = copy.index.positions[-1] if len(copy.index) else 0
-        else:
-            copy.load_index(log.disk)
-            copy.load_time_index(log.disk)
-        copy.read_newest(file)
-    except BadIndex:
-        copy.rebuild_indexes(file, log.settings.index_interval_bytes)
 
 
 def _snapshot(index: OffsetIndex, time_index: TimeIndex, size: int) -> tuple[OffsetIndex, TimeIndex]:

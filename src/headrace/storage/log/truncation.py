@@ -13,7 +13,7 @@ Nothing may be written to the log from the first step to the end of the last.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from headrace.model.errors import DiskFailure
 from headrace.storage.files import layout
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from headrace.replication.producers import ProducerStates
     from headrace.runtime.disk import Disk, File
+    from headrace.storage.log.log_segments import LogSegments
+    from headrace.storage.log.log_state import LogState
 
 
 class Last(NamedTuple):
@@ -67,6 +69,20 @@ class CutSearch:
     offset: int
     may_have_gaps: bool
     index_interval_bytes: int
+
+    @classmethod
+    def of(cls, log: LogState, segments: LogSegments, offset: int) -> Self:
+        """Of a log that ends beyond `offset`."""
+        return cls(
+            segments.disk,
+            log.directory,
+            tuple(segments.segments),
+            log.start_offset,
+            log.next_offset,
+            offset,
+            log.may_have_gaps,
+            log.settings.index_interval_bytes,
+        )
 
     def find(self) -> FoundCut:
         """Blocking; changes nothing of the log. DamagedLog if it cannot be read, Refusal if it cannot be opened now."""

@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING
 from headrace.replication.producers import ProducerStates
 from headrace.runtime.disk import ReadFault
 from headrace.storage.files import checkpoints, layout
-from headrace.storage.files.cleaner_checkpoint import load_mark, store_mark
+from headrace.storage.files.cleaner_checkpoint import load_cleaner_checkpoint, store_cleaner_checkpoint
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.files.leader_epochs import LeaderEpochs
 from headrace.storage.files.read_faults import reads_log
 from headrace.storage.integrity.cut_copies import CUTS_KEPT, copy_bytes
 from headrace.storage.integrity.verify import BadBatch, checked_batches, find_valid_batch, is_lost_write
-from headrace.storage.log.partition_log import NO_SNAPSHOT, PartitionLog
+from headrace.storage.log.log_state import LoadedLog
+from headrace.storage.log.partition_log import PartitionLog
 from headrace.storage.log.rolling import is_too_wide
 from headrace.storage.segments.producer_snapshots import (
+    NO_SNAPSHOT,
     drop_snapshots_beyond,
     load_snapshot,
     prune_snapshots,
@@ -34,7 +36,7 @@ from headrace.storage.segments.producer_snapshots import (
     replay_producers,
     save_snapshot,
 )
-from headrace.storage.segments.replacement import complete_swaps
+from headrace.storage.segments.replacement import complete_replacements
 from headrace.storage.segments.scan import header_at, headers_from
 from headrace.storage.segments.segment import BadIndex, Segment
 
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from headrace.runtime.disk import Disk, File
     from headrace.storage.files.leader_epochs import EpochStart
     from headrace.storage.segments.producer_snapshots import Replayed
-    from headrace.storage.segments.segment_cache import Handles
+    from headrace.storage.segments.segment_cache import SegmentCache
     from headrace.storage.segments.transaction_index import AbortedTransaction
     from headrace.storage.settings import LogSettings
 
@@ -68,32 +70,34 @@ class RecoveryReport:
 
 
 def create_log(
-    log_id: LogId, topic: str, handles: Handles, settings: LogSettings, *, start_offset: int = 0
+    log_id: LogId, topic: str, cache: SegmentCache, settings: LogSettings, *, start_offset: int = 0
 ) -> PartitionLog:
     """A new, empty log."""
-    disk = handles.disk
+    disk = cache.disk
     directory = layout.directory_of(log_id)
     disk.make_directory(directory)
     disk.write_file(f"{directory}/{layout.NAME}", f"topic: {topic}\npartition: {log_id.partition}\n".encode())
     segment = _new_segment(disk, directory, start_offset)
     return PartitionLog(
         log_id,
-        handles,
+        cache,
         settings,
-        [segment],
-        epochs=LeaderEpochs(),
-        producers=ProducerStates(),
-        snapshot_offset=NO_SNAPSHOT,
-        start_offset=start_offset,
-        next_offset=start_offset,
-        flushed_offset=start_offset,
+        LoadedLog(
+            [segment],
+            LeaderEpochs(),
+            ProducerStates(),
+            NO_SNAPSHOT,
+            start_offset=start_offset,
+            next_offset=start_offset,
+            flushed_offset=start_offset,
+        ),
     )
 
 
 @reads_log
 def open_log(
     log_id: LogId,
-    handles: Handles,
+    cache: SegmentCache,
     settings: LogSettings,
     *,
     recovery_point: int = 0,
@@ -105,7 +109,7 @@ def open_log(
     `is_synced` says that the disk was synced since the last process wrote to it. Otherwise what is found is whole, but
     may live in memory only, and the log is dirty until its first flush.
     """
-    recovery = _Recovery(handles.disk, log_id, settings, recovery_point, start_offset)
+    recovery = _Recovery(cache.disk, log_id, settings, recovery_point, start_offset)
     next_offset = recovery.verify()
     segments, epochs = recovery.segments, recovery.epochs
     if is_synced:
@@ -119,22 +123,24 @@ def open_log(
     replayed = replay_producers(*where, next_offset)
     recovery.note_aborted(replayed, next_offset)
     prune_snapshots(*where)
-    mark = recovery.mark
-    if mark is not None and mark.clean_end_offset > next_offset:
-        mark = mark._replace(clean_end_offset=next_offset)
-        store_mark(recovery.disk, recovery.directory, mark)
+    checkpoint = recovery.cleaner_checkpoint
+    if checkpoint is not None and checkpoint.clean_end_offset > next_offset:
+        checkpoint = checkpoint._replace(clean_end_offset=next_offset)
+        store_cleaner_checkpoint(recovery.disk, recovery.directory, checkpoint)
     log = PartitionLog(
         log_id,
-        handles,
+        cache,
         settings,
-        segments,
-        epochs=epochs,
-        producers=replayed.producers,
-        snapshot_offset=replayed.snapshot_offset,
-        start_offset=start_offset,
-        next_offset=next_offset,
-        flushed_offset=next_offset if is_synced else min(recovery_point, next_offset),
-        mark=mark,
+        LoadedLog(
+            segments,
+            epochs,
+            replayed.producers,
+            replayed.snapshot_offset,
+            start_offset=start_offset,
+            next_offset=next_offset,
+            flushed_offset=next_offset if is_synced else min(recovery_point, next_offset),
+            cleaner_checkpoint=checkpoint,
+        ),
     )
     return log, recovery.report
 
@@ -153,11 +159,11 @@ class _Recovery:
         self._start_offset = start_offset
         self._aborts_from = recovery_point
         """Markers from here on are looked for in the batches, not in the indexes of aborted transactions."""
-        for base_offset, end_offset in complete_swaps(disk, self.directory):
+        for base_offset, end_offset in complete_replacements(disk, self.directory):
             self.report.notes.append(f"a compaction of offsets {base_offset} to {end_offset} was completed")
         self.file_names = self._clean_up()
-        self.mark = load_mark(disk, self.directory)
-        self._may_have_gaps = self.mark is not None
+        self.cleaner_checkpoint = load_cleaner_checkpoint(disk, self.directory)
+        self._may_have_gaps = self.cleaner_checkpoint is not None
         self.segments = self._find_segments()
         stored = self._stored_epochs()
         self._check_first(stored or [])

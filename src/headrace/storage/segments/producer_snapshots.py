@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.wire.batches.header import BatchHeader
     from headrace.wire.batches.markers import Marker
 
+NO_SNAPSHOT = -1
 SNAPSHOTS_KEPT = 2  # a damaged newest one still leaves its predecessor
 
 
@@ -141,3 +142,43 @@ def _marker_at(file: File, path: str, position: int, header: BatchHeader) -> Mar
         return decode_marker(file.read(position, header.size))
     except CorruptBatch as damage:
         raise DamagedLog(path, position, header.base_offset, f"a transaction's marker is damaged: {damage}") from damage
+
+
+class ProducerSnapshots:
+    """Those of a log that is in use: it writes them where its segments begin, and before their batches go."""
+
+    __slots__ = ("_directory", "_disk", "_newest_offset", "_producers")
+
+    def __init__(self, disk: Disk, directory: str, producers: ProducerStates, newest_offset: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._producers = producers
+        self._newest_offset = newest_offset
+        """Where the newest one ends that is known to be good; NO_SNAPSHOT if there is none."""
+
+    def save(self, offset: int) -> bool:
+        """As of `offset`, where the log ends. False if there is no room."""
+        is_saved = save_snapshot(self._disk, self._directory, offset, self._producers)
+        if is_saved:
+            self._newest_offset = offset
+        return is_saved
+
+    def save_at_close(self, offset: int) -> None:
+        """Unless it is there already. Without room an older one has to do."""
+        if self._newest_offset != offset:
+            self.save(offset)
+
+    def cover(self, offset: int) -> bool:
+        """Whether what is known of producers up to `offset` is kept in one, or there is nothing to keep."""
+        return not len(self._producers) or self._newest_offset >= offset
+
+    def prune(self, segments: Sequence[Segment]) -> None:
+        prune_snapshots(self._disk, self._directory, self._disk.list(self._directory), segments)
+
+    def note_cut(self) -> None:
+        """The newest may have gone with a segment."""
+        self._newest_offset = NO_SNAPSHOT
+
+    def note_saved(self, offset: int) -> None:
+        """Somebody else has written one."""
+        self._newest_offset = offset

@@ -99,14 +99,14 @@ def discard(disk: Disk, directory: str, cleaned: CleanedRun) -> None:
             disk.remove(stem + ending + layout.CLEANED)
 
 
-def sweep(disk: Disk, directory: str) -> None:
-    """In a thread, while no swap is under way: remove what a pass wrote that was ended before its time."""
+def remove_unused(disk: Disk, directory: str) -> None:
+    """In a thread, while no replacement is under way: remove what a pass wrote that was ended before its time."""
     for name in disk.list(directory):
         if name.endswith(layout.CLEANED):
             disk.remove(f"{directory}/{name}")
 
 
-def complete_swaps(disk: Disk, directory: str) -> list[tuple[int, int]]:
+def complete_replacements(disk: Disk, directory: str) -> list[tuple[int, int]]:
     """At start: do what was promised. The base and end of each."""
     names = disk.list(directory)
     promised = [bounds for name in names if (bounds := layout.bounds_in_swap(name)) is not None]

@@ -67,7 +67,7 @@ class Segment:
         self.is_sealed = False
         """True once it is not written to any more. Until then both indexes are in memory."""
         self.file: File | None = None
-        """Open while `Handles` says so."""
+        """Open while `SegmentCache` says so."""
         self.index: OffsetIndex | None = None
         self.time_index: TimeIndex | None = None
         self.indexed_position = 0

@@ -26,7 +26,7 @@ SEARCHES_SPARED = 64  # a fetch of thousands of partitions must not search the w
 CLOSED_AT_ONCE = 2  # more than are opened, so that what is too many becomes fewer, and not all of it in one turn
 
 
-class Handles:
+class SegmentCache:
     """Open files and loaded indexes, each in the order of their last use. Belongs to the event loop."""
 
     def __init__(self, disk: Disk, *, open_files: int = OPEN_FILES, index_entries: int = INDEX_ENTRIES) -> None:

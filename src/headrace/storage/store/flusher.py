@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.runtime.disk import Disk
     from headrace.runtime.world import World
-    from headrace.storage.log.flush_ticket import FlushTicket
+    from headrace.storage.log.flushing import FlushTicket
     from headrace.storage.log.partition_log import PartitionLog
 
 LANE = "flush"
@@ -70,7 +70,7 @@ class Flusher:
         breather = Breather(self._world.clock)
         tickets: list[tuple[PartitionLog, FlushTicket]] = []
         for log in logs:
-            ticket = log.begin_flush()
+            ticket = log.flushing.begin()
             if ticket is not None:
                 tickets.append((log, ticket))
             await breather.breathe()
@@ -78,7 +78,7 @@ class Flusher:
             return
         await self._sync_in_lane(partial(_sync, self._world.disk, [ticket for _, ticket in tickets]))
         for log, ticket in tickets:
-            log.finish_flush(ticket)
+            log.flushing.finish(ticket)
             if not log.is_closed:
                 self._on_flushed(log)
                 if log.cuts != ticket.cuts:  # the round was for nothing, and who cut it may never write to it again

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.runtime.tasks import Breather, outlast
 from headrace.runtime.threads import GENERAL_WORKERS
-from headrace.storage.compaction.replacing import Swaps
+from headrace.storage.compaction.segment_replacer import SegmentReplacer
 from headrace.storage.files import checkpoints, layout
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.files.disk_errors import disk_trouble
@@ -22,7 +22,7 @@ from headrace.storage.files.disk_work import DiskWork
 from headrace.storage.files.side_files import note_written, write_all
 from headrace.storage.integrity.cut_copies import CutSegment, keep_tail
 from headrace.storage.recovery.opening import create_log, open_log
-from headrace.storage.segments.segment_cache import OPEN_FILES, Handles
+from headrace.storage.segments.segment_cache import OPEN_FILES, SegmentCache
 from headrace.storage.store.directories import make_successor, put_successor, put_successors_left, remove_directory
 from headrace.storage.store.flusher import LANE, Flusher
 from headrace.storage.store.stored_offsets import CommittedOffsets, RecoveryPoints, StartOffsets
@@ -56,7 +56,7 @@ class LogStore:
         self.world = world
         self.flusher = Flusher(world, on_flushed=on_flushed, on_slow=on_slow_disk)
         self._on_recovered = on_recovered
-        self._handles = Handles(world.disk, open_files=open_files)
+        self._cache = SegmentCache(world.disk, open_files=open_files)
         self._logs: dict[LogId, PartitionLog] = {}
         self._unopened: dict[LogId, None] = {}
         self._ahead: dict[LogId, PreparedLog] = {}
@@ -68,7 +68,7 @@ class LogStore:
         self._starts = StartOffsets(self._work)
         self._committed = CommittedOffsets(self._work)
         self._checkpointing = asyncio.Lock()
-        self.swaps = Swaps(self._work)
+        self.replacer = SegmentReplacer(self._work)
 
     # Life
 
@@ -108,7 +108,7 @@ class LogStore:
         """Flush and close every log, and leave a mark that all is in order. Nothing is written afterwards."""
         logs = list(self._logs.values())
         await self.flusher.flush(logs)
-        beside = [(log, log.side_files()) for log in logs if not log.is_closed]
+        beside = [(log, log.hints.side_files()) for log in logs if not log.is_closed]
         await self._write_beside([file for _, files in beside for file in files])
         breather = Breather(self.world.clock)
         closed: dict[LogId, int] = {}
@@ -224,7 +224,7 @@ class LogStore:
         # that is still stored would take away what is written below it.
         start_offset = max(self.safe_offset(log_id), self._starts.of(log_id))
         try:
-            return create_log(log_id, name.topic, self._handles, settings, start_offset=start_offset)
+            return create_log(log_id, name.topic, self._cache, settings, start_offset=start_offset)
         except OSError as error:
             raise disk_trouble(error, f"create {name}") from error
 
@@ -232,7 +232,7 @@ class LogStore:
         try:
             return open_log(
                 log_id,
-                self._handles,
+                self._cache,
                 settings,
                 recovery_point=self.safe_offset(log_id),
                 start_offset=self._starts.of(log_id),
@@ -243,7 +243,7 @@ class LogStore:
 
     async def delete(self, log_id: LogId) -> None:
         """Remove a log, open or not. Slices of it that are on their way out still get there."""
-        async with self.swaps.rewriting:
+        async with self.replacer.rewriting:
             async with self._checkpointing:  # or what is being stored of it would be remembered again
                 self._let_go(log_id)
             await self._work.run(partial(remove_directory, self.world.disk, layout.directory_of(log_id)))
@@ -255,7 +255,7 @@ class LogStore:
         if log is not None:
             log.close(is_clean=False)
         self._unopened.pop(log_id, None)
-        self.swaps.forget(log_id)
+        self.replacer.forget(log_id)
         self._points.forget(log_id)
         self._starts.forget(log_id)
         self._committed.forget(log_id)
@@ -274,7 +274,7 @@ class LogStore:
 
         `is_kept`: what it held is damaged, and stays beside the new one until `drop_damaged`, if there is room for it.
         """
-        async with self.swaps.rewriting, self._checkpointing:
+        async with self.replacer.rewriting, self._checkpointing:
             # To its end, also if the caller is cancelled: a log that is gone and has no successor is missing.
             return await outlast(self._begin_anew(log_id, name, settings, start_offset, is_kept=is_kept))
 
@@ -295,7 +295,7 @@ class LogStore:
         # that begins nobody knows where is not found again.
         if not await self._store_starts({log_id: start_offset}):
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is full: the start of {name} cannot be stored")
-        create = partial(create_log, log_id, name.topic, self._handles, settings, start_offset=start_offset)
+        create = partial(create_log, log_id, name.topic, self._cache, settings, start_offset=start_offset)
         try:
             self._logs[log_id] = log = await self._work.run(create)
         except OSError as error:
@@ -317,7 +317,7 @@ class LogStore:
 
     async def keep_tail(self, log: PartitionLog, offset: int) -> list[str]:
         """Copy what a log holds from `offset` on. Returns where; Refusal while there is no room for it."""
-        async with self.swaps.rewriting, self._checkpointing:  # or its files may go while they are copied
+        async with self.replacer.rewriting, self._checkpointing:  # or its files may go while they are copied
             ends = [segment.base_offset for segment in log.segments[1:]]
             tail = [
                 CutSegment(segment.log_path, segment.base_offset, segment.size)
@@ -336,7 +336,7 @@ class LogStore:
         Nothing may be written to the log until this returns. `on_cut` is called in the moment that it ends elsewhere.
         """
         while (found := await self._find_cut(log, offset)) is not None:
-            async with self.swaps.rewriting, self._checkpointing:
+            async with self.replacer.rewriting, self._checkpointing:
                 if log.is_as_in(found.search):  # otherwise it is searched again
                     await self._cut(log, found, on_cut)
 
@@ -351,13 +351,13 @@ class LogStore:
         return None
 
     async def _begin_cut(self, log: PartitionLog, offset: int) -> CutSearch | None:
-        """What a swap has left to do must be done before anybody looks: snapshots that it removes would mislead."""
-        async with self.swaps.rewriting:
-            await self.swaps.settle_held(log)
+        """What a replacement has left to do is done before anybody looks: snapshots that it removes would mislead."""
+        async with self.replacer.rewriting:
+            await self.replacer.settle_held(log)
             return log.begin_cut(offset)
 
     async def _cut(self, log: PartitionLog, found: FoundCut, on_cut: Callable[[], None] | None) -> None:
-        await self.swaps.lower_mark(log, found.end_offset)
+        await self.replacer.lower_checkpoint(log, found.end_offset)
         start_offset = min(log.start_offset, found.search.offset)
         # To its end, also if the caller is cancelled: what was stored has to be known.
         if not await outlast(self._lower(log.log_id, found.end_offset, start_offset)):
@@ -382,7 +382,8 @@ class LogStore:
 
     async def write_checkpoints(self) -> None:
         """Store from where the next start must verify, and where each log begins. Call it every minute or so."""
-        async with self.swaps.rewriting, self._checkpointing:  # a swap would put other files where these are written
+        # Or a replacement would put other files where these are written.
+        async with self.replacer.rewriting, self._checkpointing:
             points = self._points.all()  # also of logs that are missing: they must not begin below what was safe
             points |= await self._save_hints(await self._outdated_logs(points))
             if not self._points.is_stored(points):
@@ -396,7 +397,7 @@ class LogStore:
         breather, outdated = Breather(self.world.clock), []
         for log in list(self._logs.values()):
             await breather.breathe()
-            if not log.is_closed and (points.get(log.log_id) != log.flushed_offset or log.has_wrong_files):
+            if not log.is_closed and (points.get(log.log_id) != log.flushed_offset or log.hints.has_wrong_files):
                 outdated.append(log)
         return outdated
 
@@ -406,13 +407,13 @@ class LogStore:
         taken: list[tuple[PartitionLog, int, list[SideFile]]] = []
         for log in logs:
             if not log.is_closed:
-                taken.append((log, log.flushed_offset, log.side_files()))
+                taken.append((log, log.flushed_offset, log.hints.side_files()))
             await breather.breathe()
         await self._write_beside([file for _, _, files in taken for file in files])
         saved: dict[LogId, int] = {}
         for log, flushed_offset, files in taken:
             is_written = all(file.is_written for file in files)
-            if not log.is_closed and is_written and _saved(log.extend_hints):
+            if not log.is_closed and is_written and _saved(log.hints.extend):
                 saved[log.log_id] = flushed_offset
             await breather.breathe()
         return saved
@@ -433,11 +434,11 @@ class LogStore:
         """Remove the files of segments that retention dropped, once their logs are known to begin after them."""
         async with self._checkpointing:
             # Taken first: what retention drops while the starts are being stored must wait for the next time.
-            garbage = {log: paths for log in self._logs.values() if (paths := log.take_garbage())}
+            garbage = {log: paths for log in self._logs.values() if (paths := log.retention.take_garbage())}
             paths = [path for paths in garbage.values() for path in paths]
             if not await self._store_starts() and not await self._store_starts_on_full_disk(paths):
                 for log, paths in garbage.items():
-                    log.give_back_garbage(paths)
+                    log.retention.give_back_garbage(paths)
                 return
             if paths:
                 await self._work.run(partial(_remove_all, self.world.disk, paths))
@@ -460,7 +461,7 @@ class LogStore:
             return True
         # Who wrote what is deleted is asked by replicas that end there, and cannot be read from batches any more.
         moved = [log for log in self._logs.values() if log.start_offset > self._starts.of(log.log_id)]
-        if not await self._write_beside([file for log in moved if (file := log.epochs_file()) is not None]):
+        if not await self._write_beside([file for log in moved if (file := log.hints.epochs_file()) is not None]):
             return False
         # Deleted batches live on in the snapshots of their producers: sequences, and transactions that began there.
         # And a log that was removed must not come back after this.

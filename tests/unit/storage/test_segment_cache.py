@@ -10,7 +10,7 @@ from headrace.model.errors import DiskFailure
 from headrace.model.names import LogId, TopicId
 from headrace.simulation.environment.device import Operation, os_error
 from headrace.storage.recovery.opening import create_log
-from headrace.storage.segments.segment_cache import SEARCHES_SPARED, Handles
+from headrace.storage.segments.segment_cache import SEARCHES_SPARED, SegmentCache
 from tests.unit.storage.small_logs import SETTINGS, append, batch_at, read_all
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 ROOMY = replace(SETTINGS, segment_bytes=1 << 20)
 
 
-def logs_on(handles: Handles, count: int) -> list[PartitionLog]:
+def logs_on(handles: SegmentCache, count: int) -> list[PartitionLog]:
     return [create_log(LogId(TopicId(bytes(16)), number), "orders", handles, ROOMY) for number in range(count)]
 
 
 def flush(log: PartitionLog) -> None:
-    ticket = log.begin_flush()
+    ticket = log.flushing.begin()
     assert ticket is not None
     ticket.sync(log.disk)
-    log.finish_flush(ticket)
+    log.flushing.finish(ticket)
 
 
 def count_syncs(device: Device) -> list[str]:
@@ -43,7 +43,7 @@ def count_syncs(device: Device) -> list[str]:
 
 
 def test_many_logs_are_written_through_few_files(simulated: SimulatedDisk) -> None:
-    handles = Handles(simulated, open_files=4)
+    handles = SegmentCache(simulated, open_files=4)
     logs = logs_on(handles, 30)
     for offset in range(3):
         for log in logs:
@@ -54,7 +54,7 @@ def test_many_logs_are_written_through_few_files(simulated: SimulatedDisk) -> No
 
 
 def test_a_file_with_unsynced_bytes_is_not_closed(device: Device, simulated: SimulatedDisk) -> None:
-    handles = Handles(simulated, open_files=4)
+    handles = SegmentCache(simulated, open_files=4)
     logs = logs_on(handles, 4)
     for log in logs:
         append(log, batch_at(0))
@@ -70,7 +70,7 @@ def test_a_file_with_unsynced_bytes_is_not_closed(device: Device, simulated: Sim
 def test_files_that_wait_for_their_flush_stay_open_beyond_what_is_wanted(
     device: Device, simulated: SimulatedDisk
 ) -> None:
-    handles = Handles(simulated, open_files=24)
+    handles = SegmentCache(simulated, open_files=24)
     logs = logs_on(handles, 24)
     seen = count_syncs(device)
     for log in logs[:20]:
@@ -89,7 +89,7 @@ def test_files_that_wait_for_their_flush_stay_open_beyond_what_is_wanted(
 
 
 def test_if_too_many_wait_one_sync_makes_room(device: Device, simulated: SimulatedDisk) -> None:
-    handles = Handles(simulated, open_files=4)
+    handles = SegmentCache(simulated, open_files=4)
     logs = logs_on(handles, 12)
     seen = count_syncs(device)
     for log in logs:
@@ -104,7 +104,7 @@ def test_if_too_many_wait_one_sync_makes_room(device: Device, simulated: Simulat
 
 
 def test_who_reads_finds_room_although_who_writes_has_searched_in_vain(simulated: SimulatedDisk) -> None:
-    handles = Handles(simulated, open_files=2)
+    handles = SegmentCache(simulated, open_files=2)
     logs = logs_on(handles, 3)
     for log in logs:
         append(log, batch_at(0))
@@ -129,7 +129,7 @@ def leave_descriptors(simulated: SimulatedDisk, count: int, monkeypatch: pytest.
 def test_without_a_descriptor_one_sync_makes_room(
     device: Device, simulated: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handles = Handles(simulated, open_files=100)
+    handles = SegmentCache(simulated, open_files=100)
     logs = logs_on(handles, 12)
     leave_descriptors(simulated, 4, monkeypatch)
     seen = count_syncs(device)
@@ -142,7 +142,7 @@ def test_without_a_descriptor_one_sync_makes_room(
 def test_a_failed_sync_stops_the_node(
     device: Device, simulated: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handles = Handles(simulated)
+    handles = SegmentCache(simulated)
     logs = logs_on(handles, 3)
     leave_descriptors(simulated, 2, monkeypatch)
     append(logs[0], batch_at(0))
@@ -153,7 +153,7 @@ def test_a_failed_sync_stops_the_node(
 
 
 def test_a_leased_file_stays_open_so_that_its_slices_learn_of_a_cut(simulated: SimulatedDisk) -> None:
-    handles = Handles(simulated, open_files=2)
+    handles = SegmentCache(simulated, open_files=2)
     logs = logs_on(handles, 6)
     append(logs[0], batch_at(0), batch_at(1))
     flush(logs[0])
@@ -168,7 +168,7 @@ def test_a_leased_file_stays_open_so_that_its_slices_learn_of_a_cut(simulated: S
 
 
 def test_indexes_leave_memory_when_others_are_used(simulated: SimulatedDisk) -> None:
-    handles = Handles(simulated, index_entries=6)
+    handles = SegmentCache(simulated, index_entries=6)
     log = create_log(LogId(TopicId(bytes(16)), 0), "orders", handles, SETTINGS)
     for offset in range(60):
         append(log, batch_at(offset))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.simulation.environment.device import Device
     from headrace.simulation.environment.disk import SimulatedDisk
     from headrace.storage.log.partition_log import PartitionLog
-    from headrace.storage.log.repairs import Errand
+    from headrace.storage.log.repairs import Repair
 
 BATCHES = 40
 
@@ -33,18 +33,18 @@ def forget_index(log: PartitionLog, number: int) -> None:
     log.segments[number].max_timestamp = None
 
 
-def do(errands: list[Errand]) -> None:
-    while errands:
-        errand = errands.pop()
-        errand.run()
-        errand.finish()
+def do(repairs: list[Repair]) -> None:
+    while repairs:
+        repair = repairs.pop()
+        repair.run()
+        repair.finish()
 
 
 ASKERS: dict[str, Callable[[PartitionLog], object]] = {
     "fetch": lambda log: read(log, 3, 300),
-    "where the log begins": lambda log: log.first_batch_offset(),
-    "retention": lambda log: log.delete_expired(FIRST_MS),
-    "compaction's choice": lambda log: log.sealed_segments(times_from=0),
+    "where the log begins": lambda log: log.reader.first_batch_offset(),
+    "retention": lambda log: log.retention.delete_expired(FIRST_MS),
+    "compaction's choice": lambda log: log.compaction.sealed_segments(times_from=0),
 }
 
 
@@ -53,17 +53,17 @@ def test_a_lost_index_is_made_beside_the_loop(simulated: SimulatedDisk, asker: s
     log = log_of(simulated, BATCHES)
     log.high_watermark = log.next_offset
     log.settings = LogSettings(segment_bytes=1000, index_interval_bytes=150, retention_ms=10**9)
-    log.advance_start(3)
-    errands: list[Errand] = []
-    log.have_run(errands.append)
+    log.retention.advance_start(3)
+    repairs: list[Repair] = []
+    log.repair_beside(repairs.append)
     forget_index(log, 0)
     with pytest.raises(NotYet):
         ASKERS[asker](log)
     assert log.segments[0].index is None, "nothing is made where others wait"
-    do(errands)
+    do(repairs)
     ASKERS[asker](log)
     assert simulated.exists(log.segments[0].index_paths[0])
-    assert not errands
+    assert not repairs
     assert [header.base_offset for header in read_all(log)] == list(range(3, BATCHES))
 
 
@@ -74,43 +74,43 @@ def test_a_lost_index_of_aborted_transactions_is_made_beside_the_loop(simulated:
     log.roll()
     log.segments[0].aborted = None
     simulated.remove(log.segments[0].aborted_path)
-    errands: list[Errand] = []
-    log.have_run(errands.append)
+    repairs: list[Repair] = []
+    log.repair_beside(repairs.append)
     with pytest.raises(NotYet):
-        log.aborted_between(0, 5)
+        log.transaction_indexes.aborted_between(0, 5)
     assert log.segments[0].aborted is None
-    do(errands)
-    assert [it.producer_id for it in log.aborted_between(0, 5)] == [7]
+    do(repairs)
+    assert [it.producer_id for it in log.transaction_indexes.aborted_between(0, 5)] == [7]
 
 
 def test_what_was_made_for_a_segment_that_is_gone_is_dropped(simulated: SimulatedDisk) -> None:
     log = log_of(simulated, BATCHES)
-    errands: list[Errand] = []
-    log.have_run(errands.append)
+    repairs: list[Repair] = []
+    log.repair_beside(repairs.append)
     lost = log.segments[1]
     forget_index(log, 1)
     with pytest.raises(NotYet):
         read(log, lost.base_offset + 2, 300)
-    (errand,) = errands
-    errand.run()
+    (repair,) = repairs
+    repair.run()
     log.truncate(3)
-    errand.finish()
+    repair.finish()
     assert lost.index is None
     assert not simulated.exists(lost.index_paths[0])
 
 
 def test_an_index_that_cannot_be_made_is_damage(simulated: SimulatedDisk, device: Device) -> None:
     log = log_of(simulated, BATCHES)
-    errands: list[Errand] = []
-    log.have_run(errands.append)
+    repairs: list[Repair] = []
+    log.repair_beside(repairs.append)
     forget_index(log, 0)
     with pytest.raises(NotYet):
         read(log, 3, 300)
     device.spoil(log.segments[0].log_path, 0)
-    (errand,) = errands
+    (repair,) = repairs
     with pytest.raises(DamagedLog, match="the disk cannot read it"):
-        errand.run()
-    errand.finish()
+        repair.run()
+    repair.finish()
     assert log.segments[0].index is None
 
 
@@ -118,19 +118,19 @@ def test_nothing_takes_the_place_of_half_a_batch_before_that_is_gone_for_good(
     simulated: SimulatedDisk, device: Device
 ) -> None:
     log = log_of(simulated, 5)
-    errands: list[Errand] = []
+    repairs: list[Repair] = []
     syncs: list[str] = []
     device.watch(lambda operation, path: syncs.append(path) if operation is Operation.SYNC else None)
-    log.have_run(errands.append)
+    log.repair_beside(repairs.append)
     device.capacity_bytes = device.used_bytes + 50
-    while not errands:  # how much of it a full disk takes is left to chance
+    while not repairs:  # how much of it a full disk takes is left to chance
         with pytest.raises(Refusal, match="the disk is full"):
             append(log, batch_at(5, value_bytes=300))
     assert syncs == [], "nobody waits for the device on the loop"
     device.capacity_bytes = None
     with pytest.raises(Refusal, match="the disk is full"):
         append(log, batch_at(5))
-    do(errands)
+    do(repairs)
     assert syncs == [log.segments[0].log_path]
     append(log, batch_at(5))
     assert [header.base_offset for header in read_all(log)] == list(range(6))
@@ -139,17 +139,17 @@ def test_nothing_takes_the_place_of_half_a_batch_before_that_is_gone_for_good(
 
 def test_a_disk_that_cannot_make_it_safe_has_failed(simulated: SimulatedDisk, device: Device) -> None:
     log = log_of(simulated, 5)
-    errands: list[Errand] = []
-    log.have_run(errands.append)
+    repairs: list[Repair] = []
+    log.repair_beside(repairs.append)
     device.capacity_bytes = device.used_bytes + 50
-    while not errands:
+    while not repairs:
         with pytest.raises(Refusal, match="the disk is full"):
             append(log, batch_at(5, value_bytes=300))
     device.capacity_bytes = None
     device.fail(Operation.SYNC)
-    (errand,) = errands
+    (repair,) = repairs
     with pytest.raises(DiskFailure):
-        errand.run()
-    errand.finish()
+        repair.run()
+    repair.finish()
     with pytest.raises(Refusal):
         append(log, batch_at(5))

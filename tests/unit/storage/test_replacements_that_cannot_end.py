@@ -23,7 +23,7 @@ from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.files import layout
 from headrace.storage.recovery.opening import open_log
 from headrace.storage.segments.replacement import CleanedRun
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.settings import CompactionSettings
 from headrace.storage.store.log_store import LogStore
 from headrace.wire.batches.records import encode_batch
@@ -68,7 +68,7 @@ def pairs_in(log: PartitionLog) -> list[tuple[bytes | None, bytes | None]]:
 
 def after_a_crash(device: Device, log: PartitionLog) -> PartitionLog:
     """As the next start finds it: what was written is there, for only the process has ended."""
-    again, _ = open_log(LOG_ID, Handles(SimulatedDisk(device)), SETTINGS, recovery_point=log.flushed_offset)
+    again, _ = open_log(LOG_ID, SegmentCache(SimulatedDisk(device)), SETTINGS, recovery_point=log.flushed_offset)
     return again
 
 
@@ -90,7 +90,7 @@ async def with_a_swap_that_did_not_end(store: LogStore, device: Device) -> Parti
     seal(log)
     device.fail(Operation.REMOVE, f"{DIRECTORY}/{layout.swap_name((0, 3))}", code=errno.ENOSPC)
     with pytest.raises(Refusal):
-        await store.swaps.swap(log, cleaned_of(log), log.cuts)
+        await store.replacer.replace(log, cleaned_of(log), log.cuts)
     assert log.disk.exists(f"{DIRECTORY}/{layout.swap_name((0, 3))}")
     return log
 
@@ -104,8 +104,8 @@ async def test_what_was_cut_and_written_again_is_not_replaced_by_what_was_there_
     await store.truncate(log, 0)
     write(log, (b"c", b"1"), (b"d", b"1"), (b"c", b"2"))
     seal(log)
-    assert log.can_swap(cleaned), "by the offsets alone nobody could tell"
-    assert not await store.swaps.swap(log, cleaned, cuts)
+    assert log.compaction.can_replace(cleaned), "by the offsets alone nobody could tell"
+    assert not await store.replacer.replace(log, cleaned, cuts)
     assert pairs_in(log) == [(b"c", b"1"), (b"d", b"1"), (b"c", b"2")]
     assert not [name for name in log.disk.list(DIRECTORY) if name.endswith((layout.CLEANED, layout.SWAP))]
 
@@ -125,19 +125,19 @@ async def test_a_promise_is_gone_before_the_log_is_cleaned_again(store: LogStore
     log = await with_a_swap_that_did_not_end(store, device)
     write(log, (b"c", b"1"), (b"b", b"2"))
     seal(log)
-    await store.swaps.settle(log)
+    await store.replacer.settle(log)
     next(cleaning_of(log))  # it has begun to write, and no more comes of it
     assert pairs_in(after_a_crash(device, log)) == [(b"b", b"1"), (b"a", b"2"), (b"c", b"1"), (b"b", b"2")]
 
 
 async def test_while_the_disk_is_full_nothing_else_happens_to_the_log(store: LogStore, device: Device) -> None:
     log = await with_a_swap_that_did_not_end(store, device)
-    for change in (lambda: store.truncate(log, 2), lambda: store.swaps.settle(log)):
+    for change in (lambda: store.truncate(log, 2), lambda: store.replacer.settle(log)):
         device.fail(Operation.REMOVE, f"{DIRECTORY}/{layout.swap_name((0, 3))}", code=errno.ENOSPC)
         with pytest.raises(Refusal):
             await change()
     assert log.next_offset == 3
-    await store.swaps.settle(log)
+    await store.replacer.settle(log)
     assert not log.disk.exists(f"{DIRECTORY}/{layout.swap_name((0, 3))}")
 
 
@@ -147,7 +147,7 @@ async def test_a_swap_that_is_cancelled_during_its_promise_comes_to_its_end(stor
     write(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
     seal(log)
     loop = asyncio.get_running_loop()
-    swapping = loop.create_task(store.swaps.swap(log, cleaned_of(log), log.cuts))
+    swapping = loop.create_task(store.replacer.replace(log, cleaned_of(log), log.cuts))
     promise = f"{DIRECTORY}/{layout.swap_name((0, 3))}"
 
     def cancel(operation: Operation, path: str) -> None:
