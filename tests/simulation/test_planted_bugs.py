@@ -33,7 +33,7 @@ from headrace.storage.files import layout
 from headrace.storage.integrity import verify
 from headrace.storage.log.flushing import FlushTicket
 from headrace.storage.log.log_segments import LogSegments
-from headrace.storage.recovery import opening as recovery
+from headrace.storage.recovery import opening, verification
 from headrace.storage.segments.producer_snapshots import Replayed
 from headrace.storage.store import flusher
 from headrace.storage.store.log_store import LogStore
@@ -128,11 +128,11 @@ def count_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_producers_at_start(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recovery, "replay_producers", lambda *_: Replayed(ProducerStates(), -1, []))
+    patch.setattr(opening, "replay_producers", lambda *_: Replayed(ProducerStates(), -1, []))
 
 
 def recover_one_batch_less(patch: pytest.MonkeyPatch) -> None:
-    honest = recovery.checked_batches
+    honest = verification.checked_batches
 
     def checked_batches(file: SimulatedFile, *args: Any, **options: Any) -> Any:
         found: list[Checked | BadBatch] = list(honest(file, *args, **options))
@@ -142,7 +142,7 @@ def recover_one_batch_less(patch: pytest.MonkeyPatch) -> None:
             found[-1] = verify.BadBatch(position, header.base_offset, "planted", is_cut_short=True)
         return iter(found)
 
-    patch.setattr(recovery, "checked_batches", checked_batches)
+    patch.setattr(verification, "checked_batches", checked_batches)
 
 
 def recover_without_crc(patch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from headrace.simulation.groups_and_transactions import CLASSIC, MODERN, TRANSAC
 from headrace.simulation.history.history import Kind, Violation
 from headrace.simulation.scenario import run_scenario
 from headrace.storage.log.partition_log import PartitionLog
-from headrace.storage.recovery import opening as recovery
+from headrace.storage.recovery.aborted import RecoveredAborts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ def show_what_is_undecided(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_aborted_transactions_at_start(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recovery._Recovery, "note_aborted", lambda *_: None)
+    patch.setattr(RecoveredAborts, "note", lambda *_: None)
 
 
 def write_without_asking_the_coordinator(patch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from headrace.simulation.environment.disk import SimulatedDisk
     from headrace.storage.log.partition_log import PartitionLog
-    from headrace.storage.recovery.opening import RecoveryReport
+    from headrace.storage.recovery.job import RecoveryReport
 
 FIRST, SECOND, THIRD = (LogId(TopicId(bytes([7] * 16)), number) for number in range(3))
 A_MOMENT_S = 0.2  # whatever can be done meanwhile is

@@ -10,7 +10,8 @@ from headrace.simulation.environment.device import SECTOR, Device
 from headrace.simulation.environment.disk import SimulatedDisk
 from headrace.storage.files import layout
 from headrace.storage.files.damage import DamagedLog
-from headrace.storage.recovery.opening import RecoveryReport, open_log
+from headrace.storage.recovery.job import RecoveryReport
+from headrace.storage.recovery.opening import open_log
 from headrace.storage.segments.scan import headers_from
 from headrace.storage.segments.segment_cache import SegmentCache
 from tests.unit.storage.small_logs import (

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.storage.files.side_files import SideFile
     from headrace.storage.log.partition_log import PartitionLog
     from headrace.storage.log.truncation import CutSearch, FoundCut
-    from headrace.storage.recovery.opening import RecoveryReport
+    from headrace.storage.recovery.job import RecoveryReport
     from headrace.storage.settings import LogSettings
 
     WantedLog = tuple[TopicPartition, LogSettings]
