@@ -11,15 +11,8 @@ from headrace.runtime.disk import ReadFault
 from headrace.runtime.overlay_disk import UntouchedDisk, UntouchedFile
 from headrace.storage.files import layout
 from headrace.storage.files.damage import DamagedRange
-from headrace.storage.integrity.salvage import (
-    PIECE_BYTES,
-    TornEnd,
-    WholeBatch,
-    find_log,
-    look_at_end,
-    read_through,
-    whole_batches,
-)
+from headrace.storage.integrity.batch_walk import BLOCK_BYTES
+from headrace.storage.integrity.salvage import TornEnd, WholeBatch, find_log, look_at_end, read_through, whole_batches
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches.markers import Marker
 from tests.unit.storage.small_logs import DIRECTORY, append, batch_at, log_of, marker_at, new_log
@@ -186,7 +179,7 @@ def test_what_the_disk_cannot_read_costs_what_lies_in_those_sectors_alone(
 ) -> None:
     closed(log_of(disk, 200, settings=ONE_SEGMENT))
     looked, found = looked_at(tmp_path, safe_offset=200)
-    bad = 2 * PIECE_BYTES
+    bad = 2 * BLOCK_BYTES
     read = UntouchedFile.read
 
     def refuse(file: UntouchedFile, position: int, size: int) -> bytes:
@@ -198,7 +191,7 @@ def test_what_the_disk_cannot_read_costs_what_lies_in_those_sectors_alone(
     (lost,) = [it for it in whole_batches(looked, found) if isinstance(it, DamagedRange)]
     assert lost.problem == "the disk cannot read it"
     assert lost.first_offset == bad // BATCH_BYTES
-    assert lost.end_offset * BATCH_BYTES - (bad + PIECE_BYTES) < BATCH_BYTES, "whole batches behind it are lost as well"
+    assert lost.end_offset * BATCH_BYTES - (bad + BLOCK_BYTES) < BATCH_BYTES, "whole batches behind it are lost as well"
     assert offsets(looked, found) == [*range(lost.first_offset), *range(lost.end_offset, 200)]
 
 

@@ -11,7 +11,8 @@ from headrace.runtime.disk import ReadFault
 from headrace.simulation.environment.device import Operation
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.integrity import segment_check
-from headrace.storage.integrity.segment_check import BLOCK_BYTES, SegmentCheck
+from headrace.storage.integrity.batch_walk import BLOCK_BYTES
+from headrace.storage.integrity.segment_check import SegmentCheck
 from headrace.storage.settings import LogSettings
 from tests.unit.storage.small_logs import append, batch_at, log_of, new_log, read, read_all
 
@@ -157,7 +158,7 @@ def test_a_bad_sector_takes_the_batches_that_it_holds_and_no_others(simulated: S
 def test_a_device_that_is_dying_is_not_asked_for_every_block(
     simulated: SimulatedDisk, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_check, "HOLES_MAX", 2)
+    monkeypatch.setattr(segment_check, "BAD_BLOCKS_MAX", 2)
     log = log_of(simulated, 600, LogSettings(segment_bytes=20_000, index_interval_bytes=500, retention_ms=None))
     victim = log.segments[1]
     for block in range(victim.size // BLOCK_BYTES):

@@ -16,7 +16,8 @@ from headrace.runtime.disk import ReadFault
 from headrace.storage.files import checkpoints, layout
 from headrace.storage.files.cleaner_checkpoint import load_cleaner_checkpoint
 from headrace.storage.files.damage import DamagedRange
-from headrace.storage.integrity.verify import BadBatch, checked_batches, find_valid_batch
+from headrace.storage.integrity.batch_walk import BatchWalk, FileWithBadBlocks, Skipped
+from headrace.storage.integrity.verify import Checked
 from headrace.storage.segments.replacement import complete_replacements
 from headrace.storage.segments.scan import header_at
 from headrace.storage.segments.segment import BadIndex, Segment
@@ -24,12 +25,10 @@ from headrace.wire.batches.header import BatchHeader, CorruptBatch
 from headrace.wire.batches.markers import decode_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Iterator
 
     from headrace.replication.open_transactions import EndedTransaction
-    from headrace.runtime.disk import Disk, File
-
-PIECE_BYTES = 4096  # what is given up where the disk cannot read
+    from headrace.runtime.disk import Disk
 
 
 class FoundSegment(NamedTuple):
@@ -108,9 +107,9 @@ def whole_batches(
             yield DamagedRange(segment.path, 0, next_offset, segment.base_offset, "what came before it is missing")
         next_offset = max(next_offset, segment.base_offset)
         follower = log.segments[number + 1] if number + 1 < len(log.segments) else None
-        walk = _SegmentWalk(log, segment, next_offset, None if follower is None else follower.base_offset)
-        yield from walk.run(disk, on_read)
-        next_offset = walk.next_offset
+        reader = _SegmentReader(log, segment, next_offset, None if follower is None else follower.base_offset)
+        yield from reader.run(disk, on_read)
+        next_offset = reader.walk.next_offset
     yield from _missing_end(log, next_offset)
 
 
@@ -120,112 +119,39 @@ def _missing_end(log: FoundLog, next_offset: int) -> Iterator[DamagedRange]:
         yield DamagedRange(path, size, next_offset, log.safe_offset, "the log ends here, and was once longer")
 
 
-class _SegmentWalk:
+class _SegmentReader:
     """One segment from its first byte to its last. `end_offset` is where the next one begins; None for the last."""
 
     def __init__(self, log: FoundLog, segment: FoundSegment, next_offset: int, end_offset: int | None) -> None:
-        self.next_offset = next_offset
         self._log = log
         self._segment = segment
-        self._end_offset = end_offset
-        self._position = 0
-        self._epoch = -1
-
-    def begin_at(self, position: int, offset: int) -> None:
-        """Pass over what comes before this batch."""
-        self._position, self.next_offset = position, offset
+        self._is_last = end_offset is None
+        lost_until = log.safe_offset if end_offset is None else end_offset
+        self.walk = BatchWalk(next_offset, segment.size, lost_until=lost_until, may_have_gaps=log.may_have_gaps)
 
     def run(self, disk: Disk, on_read: Callable[[int], None]) -> Iterator[WholeBatch | DamagedRange | TornEnd]:
-        file = _PatientFile(disk.open(self._segment.path))
+        path = self._segment.path
+        opened = disk.open(path)
         try:
-            while self._position < self._segment.size:
-                bad = yield from self._good_part(file, on_read)
-                if bad is None:
-                    return
-                before = self._position
-                yield self._pass_over(file, bad)
-                on_read(self._position - before)
+            file = FileWithBadBlocks(opened, self.walk.unreadable)
+            for found in self.walk.run(file):
+                if isinstance(found, Checked):
+                    on_read(found.header.size)
+                    yield WholeBatch(path, found.position, found.header, file.read(found.position, found.header.size))
+                else:
+                    yield self._missing(found)
+                    on_read(self.walk.position - found.position)
         finally:
-            file.close()
+            opened.close()
 
-    def _good_part(
-        self, file: _PatientFile, on_read: Callable[[int], None]
-    ) -> Generator[WholeBatch, None, BadBatch | None]:
-        """Batches up to a bad one, which is returned; or to the end."""
-        batches = checked_batches(
-            file,
-            self._position,
-            self._segment.size,
-            self.next_offset,
-            crc_from_offset=0,
-            may_have_gaps=self._log.may_have_gaps,
-            epoch=self._epoch,
-        )
-        for found in batches:
-            if isinstance(found, BadBatch):
-                return found
-            header = found.header
-            content = file.read(found.position, header.size)
-            self._position = found.position + header.size
-            self.next_offset, self._epoch = header.next_offset, max(self._epoch, header.leader_epoch)
-            on_read(header.size)
-            yield WholeBatch(self._segment.path, found.position, header, content)
-        return None
-
-    def _pass_over(self, file: _PatientFile, bad: BadBatch) -> DamagedRange | TornEnd:
-        path, size, first = self._segment.path, self._segment.size, self.next_offset
-        valid_at = find_valid_batch(file, bad.position + 1, size, first)
-        header = None if valid_at is None else header_at(file, valid_at, size)
-        self._position = size if valid_at is None else valid_at
-        is_unreadable = file.is_unreadable(bad.position, self._position)
-        if header is None and self._end_offset is None and first >= self._log.safe_offset and not is_unreadable:
-            return TornEnd(path, bad.position, first, size - bad.position)
-        end = self._end_of_damage(header)
-        self.next_offset, self._epoch = end if header is None else header.base_offset, -1
-        problem = "the disk cannot read it" if is_unreadable else bad.problem
-        return DamagedRange(path, bad.position, first, end, problem)
-
-    def _end_of_damage(self, whole_again: BatchHeader | None) -> int:
-        if whole_again is not None:
-            end = whole_again.base_offset
-        else:
-            end = self._log.safe_offset if self._end_offset is None else self._end_offset
-        return max(end, self.next_offset + 1)
-
-
-class _PatientFile:
-    """Where the disk cannot read, it is as if there were zeros: no batch matches its CRC with them, and those around it
-    are read."""
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-        self._unreadable: set[int] = set()
-
-    def size(self) -> int:
-        return self._file.size()
-
-    def read(self, position: int, size: int) -> bytes:
-        try:
-            return self._file.read(position, size)
-        except ReadFault:
-            end = min(position + size, self._file.size())
-        first = position // PIECE_BYTES * PIECE_BYTES
-        pieces = b"".join(map(self._piece, range(first, end, PIECE_BYTES)))
-        return pieces[position - first : end - first]
-
-    def _piece(self, position: int) -> bytes:
-        try:
-            return self._file.read(position, PIECE_BYTES)
-        except ReadFault:
-            self._unreadable.add(position)
-            return bytes(PIECE_BYTES)
-
-    def is_unreadable(self, position: int, end: int) -> bool:
-        """Whether a part of these bytes is."""
-        return any(position - PIECE_BYTES < place < end for place in self._unreadable)
-
-    def close(self) -> None:
-        self._file.close()
+    def _missing(self, skipped: Skipped) -> DamagedRange | TornEnd:
+        path, position, first = self._segment.path, skipped.position, skipped.first_offset
+        is_torn = skipped.is_end and self._is_last and skipped.unreadable is None and first >= self._log.safe_offset
+        if is_torn:
+            self.walk.next_offset = first  # nothing is missing: the log ends there
+            return TornEnd(path, position, first, self._segment.size - position)
+        problem = skipped.problem if skipped.unreadable is None else "the disk cannot read it"
+        return DamagedRange(path, position, first, skipped.end_offset, problem)
 
 
 @dataclass(slots=True)
@@ -254,11 +180,11 @@ def look_at_end(disk: Disk, log: FoundLog) -> Survey:
     next_offset = log.start_offset
     if log.segments:
         last = log.segments[-1]
-        walk = _SegmentWalk(log, last, last.base_offset, None)
-        walk.begin_at(*_last_indexed(disk, last))
-        for found in walk.run(disk, lambda _: None):
+        reader = _SegmentReader(log, last, last.base_offset, None)
+        reader.walk.begin_at(*_last_indexed(disk, last))
+        for found in reader.run(disk, lambda _: None):
             _note(survey, found)
-        next_offset = walk.next_offset
+        next_offset = reader.walk.next_offset
     for missing in _missing_end(log, next_offset):
         _note(survey, missing)
     survey.end_offset = max(log.start_offset, next_offset)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.integrity.verify import BadBatch, checked_batches
 from headrace.storage.log.rolling import is_too_wide
-from headrace.storage.recovery.torn_tail import cut_torn_tail
+from headrace.storage.recovery.torn_end import cut_torn_end
 from headrace.storage.segments.scan import header_at, headers_from
 from headrace.storage.segments.segment import BadIndex, Segment
 
@@ -35,7 +35,7 @@ class Verification:
                 problem = f"the next segment begins at offset {follower.base_offset}, expected {next_offset}"
                 bad = BadBatch(segment.size, next_offset, problem, is_cut_short=follower.base_offset > next_offset)
             if bad is not None:
-                cut_torn_tail(self._job, self._files, number, bad)
+                cut_torn_end(self._job, self._files, number, bad)
                 break
         if next_offset < self._job.recovery_point and self._job.start_offset < self._job.recovery_point:
             last = segments[-1]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OFFSET_BYTES = 8  # a batch begins with its offset
 
 
-def cut_torn_tail(job: RecoveryJob, files: FoundFiles, number: int, bad: BadBatch) -> None:
+def cut_torn_end(job: RecoveryJob, files: FoundFiles, number: int, bad: BadBatch) -> None:
     """Cut a log from the bad batch in its segment of that number on, if a crash explains it; DamagedLog otherwise."""
     segment = files.segments[number]
     # What lies below the log's start was deleted, and may be there in part.
