@@ -26,7 +26,8 @@ ALLOWED = {
     "broker/metadata/quorum.py: self._failure": "nothing is agreed on any more: the node ends with it",
     "broker/metadata/quorum.py: future.set_exception": "whoever waits for an agreement is told at once, and then gone",
     "metadata/decisions/decision.py: Outcome.result": "lives for as long as the one request that it answers",
-    "storage/store/log_store.py: self._ahead": "from opening many logs until each is handed out, in one piece of work",
+    "storage/store/known_logs.py: self.prepared": "from opening many logs until each is handed out, in one go",
+    "storage/store/log_store.py: self._known.prepared": "the same",
 }
 
 

@@ -55,10 +55,10 @@ async def cut_beside_a_checkpoint(world: World) -> PartitionLog:
     abort(log)
     abort(log)
     await write(store, log, 40)
-    checkpoint = asyncio.get_running_loop().create_task(store.write_checkpoints())
-    await store.truncate(log, CUT)
+    checkpoint = asyncio.get_running_loop().create_task(store.checkpoints.write())
+    await store.truncation.truncate(log, CUT)
     await checkpoint
-    assert store.safe_offset(LOG_ID) == CUT
+    assert store.checkpoints.safe_offset(LOG_ID) == CUT
     assert len(world.disk.read_file(ABORTED_FILE)) == 68
     return log
 
@@ -99,8 +99,8 @@ def test_an_aborted_transaction_that_was_cut_off_does_not_come_back(seed: int) -
         for _ in range(3):
             abort(log)
         await store.flusher.flush([log])
-        await store.write_checkpoints()
-        await store.truncate(log, 4)
+        await store.checkpoints.write()
+        await store.truncation.truncate(log, 4)
         log.roll()
         append(log, batch_at(4, epoch=1, producer_id=7, sequence=2, is_transactional=True))
         append(log, marker_at(5, 7, Marker(is_commit=True, coordinator_epoch=3), epoch=1))
@@ -165,7 +165,7 @@ def test_a_search_waits_for_a_swap_to_end(seed: int) -> None:
         swapping = asyncio.get_running_loop().create_task(store.replacer.replace(log, second, log.cuts))
         while log.segments == before:
             await asyncio.sleep(0.00001)
-        await store.truncate(log, 3)
+        await store.truncation.truncate(log, 3)
         assert await swapping
         check_no_transaction_is_open(log)
 
@@ -179,7 +179,7 @@ def test_a_swap_that_a_full_disk_did_not_let_end_is_ended_before_the_search() ->
         host.device.fail(Operation.REMOVE, code=errno.ENOSPC)
         with pytest.raises(Refusal):
             await store.replacer.replace(log, second, log.cuts)
-        await store.truncate(log, 3)
+        await store.truncation.truncate(log, 3)
         check_no_transaction_is_open(log)
 
     live(life)
@@ -195,7 +195,9 @@ def test_of_two_cuts_the_first_leaves_no_snapshot_behind(seed: int) -> None:
         await write(store, log, 40, producer_id=1, sequence=0)
         second: list[asyncio.Task[None]] = []
         loop = asyncio.get_running_loop()
-        await store.truncate(log, CUT, lambda: second.append(loop.create_task(store.truncate(log, 10))))
+        await store.truncation.truncate(
+            log, CUT, lambda: second.append(loop.create_task(store.truncation.truncate(log, 10)))
+        )
         await second[0]
         assert log.next_offset == 10
         names = [name for name in host.world.disk.list(DIRECTORY) if name.endswith(layout.SNAPSHOT)]
@@ -220,7 +222,7 @@ def test_who_is_refused_while_it_is_cancelled_ends(is_cut: bool) -> None:
                 try:
                     if is_cut:
                         host.device.fail(Operation.READ, f"{DIRECTORY}/", code=errno.EMFILE)
-                        await store.truncate(log, CUT)
+                        await store.truncation.truncate(log, CUT)
                     else:
                         host.device.fail(Operation.WRITE, f"{DIRECTORY}/{layout.COMPACTED}", code=errno.ENOSPC)
                         await store.replacer.expect_gaps(log)

@@ -72,13 +72,13 @@ def test_nothing_is_added_or_expires_while_a_cut_is_made(go_on: Callable[[Partit
         store, log = await opened(world, ROOMY)
         await write(store, log, 40)
         log.high_watermark = CUT
-        await store.write_checkpoints()
+        await store.checkpoints.write()
 
         def on_cut() -> None:
             """The next turn of the loop comes before the thread that cuts the files."""
             asyncio.get_running_loop().call_soon(go_on, log)
 
-        await store.truncate(log, CUT, on_cut)
+        await store.truncation.truncate(log, CUT, on_cut)
         assert [segment.base_offset for segment in log.segments] == [0]
         go_on(log)
         assert log.segments[-1].base_offset == CUT
@@ -101,7 +101,7 @@ def test_a_log_that_changes_while_the_place_is_looked_for_is_searched_again(
         store, log = await opened(world, SMALL)
         await write(store, log, 40)
         log.high_watermark = CUT
-        cutting = asyncio.get_running_loop().create_task(store.truncate(log, CUT))
+        cutting = asyncio.get_running_loop().create_task(store.truncation.truncate(log, CUT))
         await asyncio.sleep(0)
         before = log.segments
         go_on(log)
@@ -128,10 +128,10 @@ def test_producers_whose_batches_are_deleted_are_known_after_a_cut_that_empties_
         log.high_watermark = CUT
         log.retention.advance_start(CUT)
         log.retention.delete_expired(0)
-        await store.remove_garbage()
+        await store.checkpoints.remove_garbage()
         await write(store, log, END)
-        await store.write_checkpoints()
-        await store.truncate(log, CUT)
+        await store.checkpoints.write()
+        await store.truncation.truncate(log, CUT)
         await write(store, log, END, epoch=1)
 
     async def check(world: World) -> None:

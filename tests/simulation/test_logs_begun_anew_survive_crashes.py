@@ -59,7 +59,7 @@ class Life:
         await self.write(store, log, OLD_END)
         log.high_watermark = OLD_END
         log.retention.advance_start(OLD_START)
-        await store.write_checkpoints()
+        await store.checkpoints.write()
 
     async def begin_anew(self, world: World, start_offset: int, *, is_kept: bool) -> None:
         store, _ = await self.opened(world)

@@ -60,7 +60,7 @@ class Scene:
 
     async def checkpoint(self, process: NodeProcess) -> None:
         assert process.node is not None
-        await process.host.start(process.node.store.write_checkpoints(), "checkpoint")
+        await process.host.start(process.node.store.checkpoints.write(), "checkpoint")
 
     def remove_log(self, process: NodeProcess) -> None:
         disk = SimulatedDisk(process.host.device)

@@ -56,7 +56,7 @@ async def after_a_crash(host: Host) -> tuple[LogStore, PartitionLog]:
 async def after_damage(host: Host) -> tuple[LogStore, PartitionLog]:
     """The same, with a file of them that cannot be believed."""
     store, log = await after_a_crash(host)
-    await store.write_checkpoints()
+    await store.checkpoints.write()
     host.crash()
     host.device.flip_bit(layout.stem(DIRECTORY, 0) + layout.ABORTED, 0)
     host.restart()
@@ -89,12 +89,12 @@ def test_a_checkpoint_writes_what_has_to_be_written_anew_in_a_thread() -> None:
         host = universe.host("node")
         store, log = await after_a_crash(host)
         assert aborted_files(host.world) == []
-        await store.write_checkpoints()
+        await store.checkpoints.write()
         assert [len(content) for content in aborted_files(host.world)] == [68]
         assert host.world.disk.exists(EPOCHS_FILE)
         abort(log)
         await store.flusher.flush([log])
-        await store.write_checkpoints()
+        await store.checkpoints.write()
         assert sum(map(len, aborted_files(host.world))) == 102, "what came later was added"
 
     run(main, seed=1)
@@ -104,13 +104,13 @@ def test_what_is_aborted_while_the_thread_writes_is_not_forgotten() -> None:
     async def main(universe: Universe) -> None:
         host = universe.host("node")
         store, log = await after_a_crash(host)
-        checkpoint = asyncio.get_running_loop().create_task(store.write_checkpoints())
+        checkpoint = asyncio.get_running_loop().create_task(store.checkpoints.write())
         await asyncio.sleep(0)
         abort(log)
         log.roll()
         await checkpoint
         await store.flusher.flush([log])
-        await store.write_checkpoints()
+        await store.checkpoints.write()
         host.power_cut()
         host.restart()
         _, log = await opened(host.world)
@@ -131,7 +131,7 @@ def test_a_checkpoint_mends_a_wrong_file_in_a_thread(is_sealed: bool, is_idle: b
             append(log, batch_at(log.next_offset))
             await store.flusher.flush([log])
         assert aborted_in(log) == ABORTED
-        checkpoint = asyncio.get_running_loop().create_task(store.write_checkpoints())
+        checkpoint = asyncio.get_running_loop().create_task(store.checkpoints.write())
         await asyncio.sleep(0)
         if not is_idle:
             abort(log)
@@ -166,13 +166,13 @@ def test_no_recovery_point_passes_what_found_no_room() -> None:
         host = universe.host("node")
         store, log = await after_a_crash(host)
         host.device.capacity_bytes = host.device.used_bytes
-        await store.write_checkpoints()
-        assert store.safe_offset(LOG_ID) == 0
+        await store.checkpoints.write()
+        assert store.checkpoints.safe_offset(LOG_ID) == 0
         with pytest.raises(Refusal, match="the disk is full"):
             log.hints.save()
         host.device.capacity_bytes = None
-        await store.write_checkpoints()
-        assert store.safe_offset(LOG_ID) == log.next_offset
+        await store.checkpoints.write()
+        assert store.checkpoints.safe_offset(LOG_ID) == log.next_offset
 
     run(main, seed=1)
 
@@ -206,7 +206,7 @@ def test_a_log_is_cut_in_threads(offset: int) -> None:
                 on_the_loop.append((operation, path))
 
         host.device.watch(note)
-        await store.truncate(log, offset)
+        await store.truncation.truncate(log, offset)
         host.device.unwatch(note)
         assert log.next_offset == offset
         append(log, batch_at(offset, epoch=1))

@@ -36,7 +36,7 @@ from headrace.storage.log.log_segments import LogSegments
 from headrace.storage.recovery import opening, verification
 from headrace.storage.segments.producer_snapshots import Replayed
 from headrace.storage.store import flusher
-from headrace.storage.store.log_store import LogStore
+from headrace.storage.store.checkpointing import Checkpoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,9 +162,9 @@ def count_producer_ids_in_memory(patch: pytest.MonkeyPatch) -> None:
 
 
 def delete_records_in_memory(patch: pytest.MonkeyPatch) -> None:
-    async def write_start_offsets(store: LogStore) -> None: ...
+    async def write_start_offsets(_: Checkpoints) -> None: ...
 
-    patch.setattr(LogStore, "write_start_offsets", write_start_offsets)
+    patch.setattr(Checkpoints, "write_start_offsets", write_start_offsets)
 
 
 def leave_half_a_write(patch: pytest.MonkeyPatch) -> None:

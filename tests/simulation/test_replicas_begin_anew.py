@@ -164,7 +164,7 @@ def test_one_whose_log_is_gone_has_all_of_it_again() -> None:
         cluster = SimulatedCluster(universe, node_count=3)
         follower = await started_with_a_record(cluster)
         scene = Scene(follower)
-        await follower.host.start(scene.node.store.write_checkpoints(), "checkpoint")
+        await follower.host.start(scene.node.store.checkpoints.write(), "checkpoint")
         directory = scene.partition.log.directory
         follower.ask_to_stop()
         await follower.host.is_down.wait()

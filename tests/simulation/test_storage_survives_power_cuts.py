@@ -88,18 +88,18 @@ async def live(world: World, random: Random, device: Device, ledger: Ledger) -> 
 async def act(world: World, store: LogStore, log: PartitionLog, random: Random, device: Device, ledger: Ledger) -> None:
     match random.randrange(20):
         case 0:
-            await store.write_checkpoints()
+            await store.checkpoints.write()
         case 1:
             log.retention.advance_start(random.randint(log.start_offset, max(log.start_offset, log.high_watermark)))
             start_offset = log.start_offset
             try:
-                await store.write_start_offsets()
+                await store.checkpoints.write_start_offsets()
             except Refusal:
                 return
             ledger.started[log.log_id] = start_offset
         case 2:
             log.retention.delete_expired(world.clock.wall_ms())
-            await store.remove_garbage()
+            await store.checkpoints.remove_garbage()
         case 3:
             end_offset = random.randint(max(log.start_offset, log.next_offset - 5), log.next_offset)
             ledger.flushed[log.log_id] = min(ledger.flushed[log.log_id], end_if_cut(log, end_offset))
@@ -116,7 +116,7 @@ async def act(world: World, store: LogStore, log: PartitionLog, random: Random, 
 
 async def cut(store: LogStore, log: PartitionLog, end_offset: int, ledger: Ledger) -> None:
     try:
-        await store.truncate(log, end_offset)
+        await store.truncation.truncate(log, end_offset)
     except Refusal:
         return
     ledger.flushed[log.log_id] = min(ledger.flushed[log.log_id], log.next_offset)

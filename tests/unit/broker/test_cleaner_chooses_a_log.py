@@ -150,7 +150,7 @@ class CutShort(InThread):
             if drafts_in(partition_log):
                 self.was_written = True
                 self._partition.writer.append(encode_batch([(self._store.world.clock.wall_ms(), b"k", b"3", ())]))
-                await self._store.truncate(partition_log, partition_log.next_offset - 1)
+                await self._store.truncation.truncate(partition_log, partition_log.next_offset - 1)
             yield event
 
 

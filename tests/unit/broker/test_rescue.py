@@ -88,7 +88,7 @@ async def old_directory(world: World) -> None:
     orders = await store.open_or_create(ORDERS, TopicPartition("orders", 0), LogSettings())
     for offset in range(RECORD_COUNT):
         append(orders, batch_at(offset, epoch=4))
-    await store.write_checkpoints()
+    await store.checkpoints.write()
     world.disk.sync_everything()
 
 

@@ -96,7 +96,7 @@ async def test_after_a_crash_only_what_follows_the_checkpoint_is_verified(world:
     stores = Stores(world)
     async with stores.life(is_clean=False) as store:
         log = await filled(store, FIRST, 20)
-        await store.write_checkpoints()
+        await store.checkpoints.write()
         append(log, batch_at(20), batch_at(21))
     async with stores.life() as store:
         log = await opened(store, FIRST)
@@ -111,7 +111,7 @@ async def test_a_deleted_log_is_gone_for_good(world: World) -> None:
     async with stores.life() as store:
         log = await filled(store, FIRST)
         await filled(store, SECOND)
-        await store.write_checkpoints()
+        await store.checkpoints.write()
         piece = log.read(0, 1 << 20, 30, at_least_one=True)
         assert piece is not None
         await store.delete(FIRST)
@@ -119,7 +119,7 @@ async def test_a_deleted_log_is_gone_for_good(world: World) -> None:
         assert not world.disk.exists(layout.directory_of(FIRST))
         assert len(piece.read()) == piece.size, "a slice on its way out still gets there"
         piece.release()
-        await store.write_checkpoints()
+        await store.checkpoints.write()
     async with stores.life() as store:
         assert store.log_ids() == [SECOND]
         await store.delete(SECOND)
@@ -147,7 +147,7 @@ async def test_the_start_of_a_log_survives_a_crash_before_its_files_are_removed(
         log = await filled(store, FIRST)
         first = log.segments[0]
         log.retention.advance_start(25)
-        await store.write_start_offsets()
+        await store.checkpoints.write_start_offsets()
         assert log.retention.delete_expired(FIRST_MS)
         assert world.disk.exists(first.log_path)
     async with stores.life(is_clean=False) as store:
@@ -164,7 +164,7 @@ async def test_garbage_goes_after_its_start_is_stored(world: World) -> None:
         log.settings = replace(SETTINGS, retention_ms=0)
         dropped = log.segments
         assert len(log.retention.delete_expired(FIRST_MS + 1_000_000)) == len(dropped)
-        await store.remove_garbage()
+        await store.checkpoints.remove_garbage()
         assert not any(world.disk.exists(path) for segment in dropped for path in segment.paths[:3])
     async with stores.life() as store:
         log = await opened(store, FIRST)
@@ -176,8 +176,8 @@ async def test_a_cut_lowers_the_recovery_point(world: World) -> None:
     stores = Stores(world)
     async with stores.life(is_clean=False) as store:
         log = await filled(store, FIRST)
-        await store.write_checkpoints()
-        await store.truncate(log, 12)
+        await store.checkpoints.write()
+        await store.truncation.truncate(log, 12)
         assert log.next_offset == 12
         append(log, batch_at(12, epoch=1))
     assert checkpoints.read_offsets(world.disk, checkpoints.RECOVERY_POINTS) == {FIRST: 12}
@@ -276,7 +276,7 @@ async def test_a_log_that_comes_back_is_not_taken_for_the_one_that_was_deleted(w
     async with stores.life(is_clean=False) as store:
         log = await filled(store, FIRST)
         log.retention.advance_start(25)
-        await store.write_checkpoints()
+        await store.checkpoints.write()
         await store.delete(FIRST)
         log = await filled(store, FIRST, 3)
         held = [header.base_offset for header in read_all(log)]
@@ -302,7 +302,7 @@ async def test_a_log_is_not_created_while_an_earlier_one_would_vouch_for_it(simu
     world = World(SystemClock(), simulated, SystemEntropy(), SystemNetwork(), SystemThreads())
     async with Stores(world).life() as store:
         await filled(store, FIRST)
-        await store.write_checkpoints()
+        await store.checkpoints.write()
         await store.delete(FIRST)
         simulated.device.fail(Operation.CREATE, checkpoints.RECOVERY_POINTS, code=errno.ENOSPC)
         with pytest.raises(Refusal, match="disk is full"):
@@ -319,7 +319,7 @@ async def test_a_log_whose_directory_was_removed_keeps_what_it_was_given_since(w
     world.disk.remove_directory(layout.directory_of(FIRST))
     async with stores.life(is_clean=False) as store:
         await store.prepare({FIRST: (TopicPartition("orders", 0), SETTINGS)})
-        await store.write_checkpoints()  # before anybody has asked for it
+        await store.checkpoints.write()  # before anybody has asked for it
         assert (await filled(store, FIRST, 3)).start_offset == 30
     async with stores.life() as store:
         assert [header.base_offset for header in read_all(await opened(store, FIRST))] == [30, 31, 32]
@@ -334,8 +334,8 @@ async def test_a_checkpoint_remembers_how_far_a_missing_log_was_safe(world: Worl
     world.disk.remove_directory(layout.directory_of(FIRST))
     async with stores.life(is_clean=False) as store:
         await filled(store, SECOND)
-        await store.write_checkpoints()
-        assert store.safe_offset(FIRST) == 30
+        await store.checkpoints.write()
+        assert store.checkpoints.safe_offset(FIRST) == 30
     async with stores.life() as store:
         assert (await opened(store, FIRST)).next_offset == 30
 
@@ -349,7 +349,7 @@ async def test_a_log_that_was_set_aside_is_not_missed(world: World) -> None:
     async with stores.life(is_clean=False) as store:
         await store.set_aside(FIRST)
         await filled(store, SECOND, 1)
-        await store.write_checkpoints()
+        await store.checkpoints.write()
     assert checkpoints.read_offsets(world.disk, checkpoints.RECOVERY_POINTS) == {SECOND: 31}
 
 
@@ -359,11 +359,11 @@ async def test_a_log_is_not_cut_below_its_start_unless_that_can_be_remembered(si
     async with stores.life(is_clean=False) as store:
         log = await filled(store, FIRST)
         log.retention.advance_start(25)
-        await store.write_start_offsets()
+        await store.checkpoints.write_start_offsets()
         simulated.device.fail(Operation.CREATE, checkpoints.START_OFFSETS, code=errno.ENOSPC)
         with pytest.raises(Refusal, match="disk is full"):
-            await store.truncate(log, 10)
-        await store.truncate(log, 10)
+            await store.truncation.truncate(log, 10)
+        await store.truncation.truncate(log, 10)
         append(log, batch_at(10))
         await store.flusher.flush([log])
     async with stores.life() as store:
@@ -392,7 +392,7 @@ async def test_a_log_that_is_deleted_during_a_checkpoint_leaves_no_recovery_poin
     """Its replica may come back to this node, and must not begin where the one before ended."""
     async with Stores(world).life() as store:
         await filled(store, FIRST)
-        checkpointing = asyncio.get_running_loop().create_task(store.write_checkpoints())
+        checkpointing = asyncio.get_running_loop().create_task(store.checkpoints.write())
         await asyncio.sleep(0)
         await store.delete(FIRST)
         await checkpointing
@@ -410,7 +410,7 @@ async def test_a_log_that_begins_anew_during_a_checkpoint_does_not_inherit_a_rec
         async with store.replacer.rewriting:  # as while segments of another log are swapped
             anew = loop.create_task(store.begin_anew(FIRST, TopicPartition("orders", 0), SETTINGS, 0))
             await asyncio.sleep(A_MOMENT_S)
-            checkpointing = loop.create_task(store.write_checkpoints())
+            checkpointing = loop.create_task(store.checkpoints.write())
             await asyncio.sleep(0)
         await anew
         await checkpointing
@@ -481,7 +481,7 @@ async def test_a_stop_waits_for_the_checkpoint_that_it_interrupts(tmp_path: Path
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), SystemThreads())
     async with Stores(world).life(is_clean=False) as store:
         log = await filled(store, FIRST, 10)
-        checkpoint = asyncio.get_running_loop().create_task(store.write_checkpoints())
+        checkpoint = asyncio.get_running_loop().create_task(store.checkpoints.write())
         while not disk.is_held_up.is_set():
             await asyncio.sleep(0.001)
         checkpoint.cancel()
@@ -503,12 +503,12 @@ async def test_who_wrote_what_was_deleted_is_known_after_a_crash(world: World) -
     stores = Stores(world)
     async with stores.life(is_clean=False) as store:
         log = await filled(store, FIRST)
-        await store.write_checkpoints()
+        await store.checkpoints.write()
         append(log, batch_at(30, epoch=7))
         log.high_watermark = log.next_offset
         log.settings = replace(SETTINGS, retention_ms=0)
         assert log.retention.delete_expired(FIRST_MS + 1_000_000)
-        await store.remove_garbage()
+        await store.checkpoints.remove_garbage()
     async with stores.life() as store:
         log = await opened(store, FIRST)
         assert (log.start_offset, log.next_offset) == (31, 31)
@@ -524,7 +524,7 @@ async def test_retention_frees_a_disk_without_a_free_byte(simulated: SimulatedDi
         assert len(log.retention.delete_expired(FIRST_MS + 1_000_000)) > 5
         device.capacity_bytes = device.used_bytes
         before = world.disk.free_bytes()
-        await store.remove_garbage()
+        await store.checkpoints.remove_garbage()
         assert world.disk.free_bytes() > before
         assert not log.retention.take_garbage()
         assert checkpoints.read_offsets(world.disk, checkpoints.START_OFFSETS)[FIRST] == log.start_offset
@@ -538,7 +538,7 @@ async def test_logs_begin_where_their_files_do_if_somebody_took_the_checkpoints_
         log = await filled(store, FIRST, 60)
         log.retention.advance_start(25)
         assert log.retention.delete_expired(FIRST_MS)
-        await store.remove_garbage()
+        await store.checkpoints.remove_garbage()
         first = log.segments[0].base_offset
         assert first > 0
     for path in (checkpoints.RECOVERY_POINTS, checkpoints.START_OFFSETS):

@@ -101,7 +101,7 @@ async def test_what_was_cut_and_written_again_is_not_replaced_by_what_was_there_
     write(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
     seal(log)
     cleaned, cuts = cleaned_of(log), log.cuts
-    await store.truncate(log, 0)
+    await store.truncation.truncate(log, 0)
     write(log, (b"c", b"1"), (b"d", b"1"), (b"c", b"2"))
     seal(log)
     assert log.compaction.can_replace(cleaned), "by the offsets alone nobody could tell"
@@ -113,7 +113,7 @@ async def test_what_was_cut_and_written_again_is_not_replaced_by_what_was_there_
 async def test_a_promise_is_gone_before_the_log_is_cut(store: LogStore, device: Device) -> None:
     """Else the next start would remove what was written since between the offsets that it names."""
     log = await with_a_swap_that_did_not_end(store, device)
-    await store.truncate(log, 2)
+    await store.truncation.truncate(log, 2)
     log.roll()
     write(log, (b"c", b"1"), (b"d", b"1"))
     flush(log)
@@ -132,7 +132,7 @@ async def test_a_promise_is_gone_before_the_log_is_cleaned_again(store: LogStore
 
 async def test_while_the_disk_is_full_nothing_else_happens_to_the_log(store: LogStore, device: Device) -> None:
     log = await with_a_swap_that_did_not_end(store, device)
-    for change in (lambda: store.truncate(log, 2), lambda: store.replacer.settle(log)):
+    for change in (lambda: store.truncation.truncate(log, 2), lambda: store.replacer.settle(log)):
         device.fail(Operation.REMOVE, f"{DIRECTORY}/{layout.swap_name((0, 3))}", code=errno.ENOSPC)
         with pytest.raises(Refusal):
             await change()
@@ -160,7 +160,7 @@ async def test_a_swap_that_is_cancelled_during_its_promise_comes_to_its_end(stor
     device.unwatch(cancel)
     assert not log.disk.exists(promise)
     assert pairs_in(log) == [(b"b", b"1"), (b"a", b"2")]
-    await store.truncate(log, 2)
+    await store.truncation.truncate(log, 2)
     write(log, (b"c", b"1"), (b"d", b"1"))
     flush(log)
     assert pairs_in(after_a_crash(device, log)) == [(b"b", b"1"), (b"c", b"1"), (b"d", b"1")]

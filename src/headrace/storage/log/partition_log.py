@@ -216,7 +216,7 @@ class PartitionLog(LogState):
 
     def truncate(self, offset: int) -> None:
         """Remove every batch that ends at or after `offset`, at once. This reads, and waits for the device: for a log
-        that is in use, see `LogStore.truncate`."""
+        that is in use, see `LogStore.truncation`."""
         search = self.begin_cut(offset)
         if search is None:
             return
