@@ -93,7 +93,7 @@ def test_a_read_that_fails_on_its_way_holds_no_file() -> None:
         readable.records.release()
         return len(readable.aborted)
 
-    device.fail(Operation.READ, log.segments[0].aborted_path)
+    device.fail(Operation.READ, log.segments[0].aborted.path)
     device.fail(Operation.READ, log.segments[0].log_path)  # from which the other would be made anew
     with pytest.raises(DamagedLog, match="Input/output error"):
         read()

@@ -9,9 +9,8 @@ import pytest
 from headrace.model.errors import Refusal
 from headrace.storage.files import layout
 from headrace.storage.recovery.opening import open_log
-from headrace.storage.segments.segment import Segment
 from headrace.storage.segments.segment_cache import SegmentCache
-from headrace.storage.segments.transaction_index import AbortedIndex
+from headrace.storage.segments.transaction_index import AbortedIndex, TransactionIndex
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches.markers import Marker
 from tests.unit.storage.small_logs import DIRECTORY, LOG_ID, append, batch_at, marker_at, new_log, reopened
@@ -141,22 +140,22 @@ def test_an_index_may_leave_memory_while_a_thread_looks(disk: SystemDisk, monkey
     log = log_with_aborts(disk)
     log.hints.save()
     last = log.segments[0]
-    slot = Segment.__dict__["aborted"]
+    slot = TransactionIndex.__dict__["entries"]
     looks = 0
 
-    def get(segment: Segment) -> AbortedIndex | None:
+    def get(index: TransactionIndex) -> AbortedIndex | None:
         nonlocal looks
-        found: AbortedIndex | None = slot.__get__(segment)
-        if segment is last:
+        found: AbortedIndex | None = slot.__get__(index)
+        if index is last.aborted:
             looks += 1
             if looks == 1:  # the loop's turn: others are read, and this one was not for the longest time
-                slot.__set__(last, None)
+                slot.__set__(index, None)
         return found
 
     search = log.begin_cut(last.base_offset + 3)
     assert search is not None
     with monkeypatch.context() as patch:
-        patch.setattr(Segment, "aborted", property(get, slot.__set__))
+        patch.setattr(TransactionIndex, "entries", property(get, slot.__set__))
         found = search.find()
     files = log.apply_cut(found)
     assert files is not None
@@ -186,7 +185,7 @@ def test_a_segment_with_too_many_of_them_is_rolled(disk: SystemDisk) -> None:
     log = new_log(disk, settings)
     for _ in range(25):
         abort(log)
-    assert [len(log.segments[number].aborted or ()) for number in range(3)] == [10, 10, 5]
+    assert [len(log.segments[number].aborted.entries or ()) for number in range(3)] == [10, 10, 5]
 
 
 def test_a_transaction_lives_on_when_its_first_records_are_deleted(disk: SystemDisk) -> None:

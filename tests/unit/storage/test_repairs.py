@@ -72,13 +72,13 @@ def test_a_lost_index_of_aborted_transactions_is_made_beside_the_loop(simulated:
     append(log, batch_at(3, producer_id=7, sequence=0, is_transactional=True))
     append(log, marker_at(4, 7, Marker(is_commit=False, coordinator_epoch=0)))
     log.roll()
-    log.segments[0].aborted = None
-    simulated.remove(log.segments[0].aborted_path)
+    log.segments[0].aborted.entries = None
+    simulated.remove(log.segments[0].aborted.path)
     repairs: list[Repair] = []
     log.repair_beside(repairs.append)
     with pytest.raises(NotYet):
         log.transaction_indexes.aborted_between(0, 5)
-    assert log.segments[0].aborted is None
+    assert log.segments[0].aborted.entries is None
     do(repairs)
     assert [it.producer_id for it in log.transaction_indexes.aborted_between(0, 5)] == [7]
 

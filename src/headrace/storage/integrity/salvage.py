@@ -18,9 +18,10 @@ from headrace.storage.files.cleaner_checkpoint import load_cleaner_checkpoint
 from headrace.storage.files.damage import DamagedRange
 from headrace.storage.integrity.batch_walk import BatchWalk, FileWithBadBlocks, Skipped
 from headrace.storage.integrity.verify import Checked
+from headrace.storage.segments.index_files import BadIndex
 from headrace.storage.segments.replacement import complete_replacements
 from headrace.storage.segments.scan import header_at
-from headrace.storage.segments.segment import BadIndex, Segment
+from headrace.storage.segments.segment import Segment
 from headrace.wire.batches.header import BatchHeader, CorruptBatch
 from headrace.wire.batches.markers import decode_marker
 

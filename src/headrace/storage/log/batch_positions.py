@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.storage.segments.segment import BadIndex
+from headrace.storage.segments.index_files import BadIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -252,7 +252,7 @@ class PartitionLog(LogState):
                 self.retention.keep_files(segments.active.paths)
             else:
                 dropped = segments.cut_to(found.end_offset, *found.last)
-                is_aborted_too_long = found.last.segment.drop_saved_aborted()
+                is_aborted_too_long = found.last.segment.aborted.drop_saved()
         self._end_at(found)
         segments.is_being_cut = True
         return CutFiles(found, dropped, file, segments.active, is_aborted_too_long)

@@ -86,7 +86,7 @@ class RebuildTransactionIndex:
         end_offset: int,
         take: Callable[[Segment, Sequence[EndedTransaction]], None],
     ) -> None:
-        self.what = f"make {segments[-1].aborted_path} anew"
+        self.what = f"make {segments[-1].aborted.path} anew"
         self._disk = disk
         self._directory = directory
         self._segments = segments
@@ -176,7 +176,7 @@ class Repairs:
             self._cache.note_index(segment)
 
     def _take_transaction_index(self, segment: Segment, made: Sequence[EndedTransaction]) -> None:
-        if segment.is_sealed and segment.aborted is None and self._holds(segment):
+        if segment.is_sealed and segment.aborted.entries is None and self._holds(segment):
             self._transactions.take(segment, made)
             self._cache.note_index(segment)
 

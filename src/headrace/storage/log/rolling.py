@@ -29,12 +29,12 @@ def fits(segment: Segment, settings: LogSettings, size: int, newest_timestamp: i
 def is_index_full(segment: Segment, settings: LogSettings) -> bool:
     assert segment.index is not None
     assert segment.time_index is not None
-    assert segment.aborted is not None
+    assert segment.aborted.entries is not None
     return (
         len(segment.index) >= settings.segment_index_bytes // ENTRY_BYTES
         # One place is kept for the entry that ends every time index.
         or len(segment.time_index) >= settings.segment_index_bytes // TIME_ENTRY_BYTES - 1
-        or len(segment.aborted) >= settings.segment_index_bytes // ABORTED_ENTRY_BYTES
+        or len(segment.aborted.entries) >= settings.segment_index_bytes // ABORTED_ENTRY_BYTES
     )
 
 

@@ -16,8 +16,9 @@ from headrace.model.names import NO_TIMESTAMP
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.files.read_faults import reads_log
 from headrace.storage.segments.index import OffsetIndex, TimeIndex
+from headrace.storage.segments.index_files import BadIndex
 from headrace.storage.segments.scan import headers_from
-from headrace.storage.segments.segment import BadIndex, Segment
+from headrace.storage.segments.segment import Segment
 from headrace.wire.batches.compression import decompress
 from headrace.wire.batches.examination import SLICE_STEPS
 from headrace.wire.batches.header import HEADER_SIZE, CorruptBatch, crc_matches

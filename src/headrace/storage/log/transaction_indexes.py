@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from headrace.storage.files.read_faults import reads_log
 from headrace.storage.files.side_files import SideFile
+from headrace.storage.segments.index_files import BadIndex
 from headrace.storage.segments.producer_snapshots import replay_aborted
-from headrace.storage.segments.segment import BadIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.storage.log.log_state import LogState
     from headrace.storage.segments.segment import Segment
     from headrace.storage.segments.segment_cache import SegmentCache
-    from headrace.storage.segments.transaction_index import AbortedIndex, AbortedTransaction
+    from headrace.storage.segments.transaction_index import AbortedIndex, AbortedTransaction, TransactionIndex
 
 
 class TransactionIndexes:
@@ -27,21 +27,22 @@ class TransactionIndexes:
         self._log = log
         self._segments = segments
         self._cache = cache
-        self._unsaved = [segment for segment in segments.segments[:-1] if segment.has_unsaved_aborts]
+        self._unsaved = [segment for segment in segments.segments[:-1] if segment.aborted.has_unsaved]
         """Sealed segments whose index is not wholly in its file. Some may be gone meanwhile, or active again."""
-        self._may_have_aborts = any(segment.aborted is None or len(segment.aborted) for segment in segments.segments)
+        indexes = (segment.aborted.entries for segment in segments.segments)
+        self._may_have_aborts = any(index is None or len(index) for index in indexes)
         """False for most logs, whose readers then need not ask each segment."""
         self.on_lost: Callable[[int], None] | None = None
         """Hears of a lost index, by the number of its segment, and raises NotYet."""
 
     def note_aborted(self, segment: Segment, ended: EndedTransaction) -> None:
-        assert segment.aborted is not None, "the segment that is written to has all its indexes in memory"
-        segment.aborted.add(ended)
+        assert segment.aborted.entries is not None, "the segment that is written to has all its indexes in memory"
+        segment.aborted.entries.add(ended)
         self._may_have_aborts = True
 
     def note_sealed(self, segment: Segment) -> None:
         """Nothing more is written to it."""
-        if not segment.save_aborted(self._segments.disk) and segment not in self._unsaved:
+        if not segment.aborted.save(self._segments.disk) and segment not in self._unsaved:
             self._unsaved.append(segment)
 
     @reads_log
@@ -63,10 +64,10 @@ class TransactionIndexes:
     def _index_of(self, number: int) -> AbortedIndex:
         """A segment's index, read or even rebuilt if it is not in memory."""
         segment = self._segments.segments[number]
-        if segment.aborted is not None:
-            return segment.aborted
+        if segment.aborted.entries is not None:
+            return segment.aborted.entries
         try:
-            aborted = segment.load_aborted(self._segments.disk)
+            aborted = segment.aborted.load(self._segments.disk)
         except BadIndex:
             if self.on_lost is not None:
                 self.on_lost(number)
@@ -84,7 +85,7 @@ class TransactionIndexes:
 
     def take(self, segment: Segment, replayed: Sequence[EndedTransaction]) -> AbortedIndex:
         """An index that was made anew; there is no file of it, or a wrong one."""
-        aborted = segment.forget_aborted()
+        aborted = segment.aborted.forget()
         for ended in replayed:
             aborted.add(ended)
         if segment is not self._segments.active and segment not in self._unsaved:
@@ -101,27 +102,27 @@ class TransactionIndexes:
 
     @property
     def has_wrong_files(self) -> bool:
-        return any(segment.has_wrong_aborted_file for segment in (*self._unsaved_sealed(), self._segments.active))
+        return any(segment.aborted.has_wrong_file for segment in (*self._unsaved_sealed(), self._segments.active))
 
     def side_files(self) -> list[SideFile]:
         """The indexes whose files are wrong."""
         return [
-            SideFile(segment.aborted_path, segment.aborted.encode(), _noting(segment, len(segment.aborted)), True)
-            for segment in (*self._unsaved_sealed(), self._segments.active)
-            if segment.has_wrong_aborted_file and segment.aborted is not None
+            SideFile(index.path, index.entries.encode(), _noting(index, len(index.entries)), True)
+            for index in (segment.aborted for segment in (*self._unsaved_sealed(), self._segments.active))
+            if index.has_wrong_file and index.entries is not None
         ]
 
     def save(self) -> None:
         """Append what only memory has. If that cannot be it is a Refusal: no recovery point may pass these
         transactions."""
         disk = self._segments.disk
-        self._unsaved = [segment for segment in self._unsaved_sealed() if not segment.save_aborted(disk)]
-        if not self._segments.active.save_aborted(disk) or self._unsaved:
+        self._unsaved = [segment for segment in self._unsaved_sealed() if not segment.aborted.save(disk)]
+        if not self._segments.active.aborted.save(disk) or self._unsaved:
             raise self._segments.full()
 
 
-def _noting(segment: Segment, saved_aborted: int) -> Callable[[], None]:
+def _noting(index: TransactionIndex, saved: int) -> Callable[[], None]:
     def note() -> None:
-        segment.saved_aborted = saved_aborted
+        index.saved = saved
 
     return note

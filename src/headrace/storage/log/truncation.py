@@ -19,6 +19,7 @@ from headrace.model.errors import DiskFailure
 from headrace.storage.files import layout
 from headrace.storage.files.disk_errors import NO_DESCRIPTORS, NO_SPACE, no_descriptor
 from headrace.storage.files.read_faults import reads_log
+from headrace.storage.segments.index_files import NO_FILE, BadIndex, cut_file
 from headrace.storage.segments.producer_snapshots import (
     drop_snapshots_beyond,
     replay_aborted,
@@ -26,7 +27,7 @@ from headrace.storage.segments.producer_snapshots import (
     save_snapshot,
 )
 from headrace.storage.segments.scan import headers_from
-from headrace.storage.segments.segment import NO_FILE, REBUILD_HOP_BYTES, BadIndex, Segment, cut_file
+from headrace.storage.segments.segment import REBUILD_HOP_BYTES, Segment
 from headrace.storage.segments.transaction_index import ABORTED_ENTRY_BYTES, AbortedIndex
 
 if TYPE_CHECKING:
@@ -140,21 +141,21 @@ class CutSearch:
     def _find_aborted(self, last: Last, end_offset: int, names: Sequence[str]) -> None:
         """The index of its aborted transactions, in case that it is not in memory, or leaves it meanwhile."""
         segment, remade = last
-        aborted = segment.aborted  # once: the loop may unload it at any moment
+        aborted = segment.aborted.entries  # once: the loop may unload it at any moment
         if aborted is not None:
-            remade.aborted, remade.saved_aborted = AbortedIndex(aborted.encode()), segment.saved_aborted
+            remade.aborted.entries, remade.aborted.saved = AbortedIndex(aborted.encode()), segment.aborted.saved
             return
         stored = Segment(self.directory, segment.base_offset)
-        stored.aborted = None
+        stored.aborted.entries = None
         try:
-            remade.aborted = stored.load_aborted(self.disk)
-            remade.saved_aborted = stored.saved_aborted
+            remade.aborted.entries = stored.aborted.load(self.disk)
+            remade.aborted.saved = stored.aborted.saved
         except BadIndex:  # the log is the truth
-            remade.aborted, remade.saved_aborted = AbortedIndex(), NO_FILE
+            remade.aborted.entries, remade.aborted.saved = AbortedIndex(), NO_FILE
             until_last = self.segments[: self.segments.index(segment) + 1]
             where = (self.disk, self.directory, names, until_last)
             for ended in replay_aborted(*where, segment.base_offset, end_offset):
-                remade.aborted.add(ended)
+                remade.aborted.entries.add(ended)
 
 
 @dataclass(slots=True)
@@ -179,7 +180,7 @@ class CutFiles:
             for path in self.dropped:
                 disk.remove(path)
             if self.is_aborted_too_long:
-                cut_file(disk, self.active.aborted_path, self.active.saved_aborted * ABORTED_ENTRY_BYTES)
+                cut_file(disk, self.active.aborted.path, self.active.aborted.saved * ABORTED_ENTRY_BYTES)
             self._end_log(disk)
             self._save_producers(disk, directory)
             disk.sync_directory(directory)

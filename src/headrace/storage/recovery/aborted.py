@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from headrace.storage.segments.index_files import BadIndex
 from headrace.storage.segments.producer_snapshots import replay_aborted
-from headrace.storage.segments.segment import BadIndex
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import File
@@ -29,16 +29,16 @@ class RecoveredAborts:
 
         What a crash has torn, or something else has damaged, is not trusted at all: the batches tell everything then.
         """
-        if segment.aborted is not None:
+        if segment.aborted.entries is not None:
             return
         try:
-            aborted = segment.load_aborted(self._job.disk)
-            segment.cut_aborted(self._job.disk, self._job.recovery_point)
+            aborted = segment.aborted.load(self._job.disk)
+            segment.aborted.cut(self._job.disk, self._job.recovery_point)
             if len(aborted) and not self._has_marker(segment, file, aborted[-1]):
                 raise BadIndex
         except BadIndex:
             self._job.report.rebuilt_indexes += 1
-            segment.forget_aborted()
+            segment.aborted.forget()
             self._from_offset = min(self._from_offset, segment.base_offset)
 
     def _has_marker(self, segment: Segment, file: File, aborted: AbortedTransaction) -> bool:
@@ -65,4 +65,4 @@ class RecoveredAborts:
         for ended in (*earlier, *replayed.aborted):
             if ended.marker_offset >= first_offset:
                 number = bisect_right(segments, ended.marker_offset, key=lambda segment: segment.base_offset) - 1
-                segments[number].load_aborted(disk).add(ended)
+                segments[number].aborted.load(disk).add(ended)

@@ -84,7 +84,7 @@ class FoundFiles:
             segment = self._found(base)
             segment.is_sealed = base != bases[-1]
             if base in with_aborts:
-                segment.aborted = None
+                segment.aborted.entries = None
             segments.append(segment)
         return segments
 

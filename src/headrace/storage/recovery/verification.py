@@ -8,14 +8,15 @@ from headrace.storage.files.damage import DamagedLog
 from headrace.storage.integrity.verify import BadBatch, checked_batches
 from headrace.storage.log.rolling import is_too_wide
 from headrace.storage.recovery.torn_end import cut_torn_end
+from headrace.storage.segments.index_files import BadIndex
 from headrace.storage.segments.scan import header_at, headers_from
-from headrace.storage.segments.segment import BadIndex, Segment
 
 if TYPE_CHECKING:
     from headrace.runtime.disk import File
     from headrace.storage.recovery.aborted import RecoveredAborts
     from headrace.storage.recovery.found_files import FoundFiles
     from headrace.storage.recovery.job import RecoveryJob
+    from headrace.storage.segments.segment import Segment
 
 
 class Verification:
@@ -149,7 +150,7 @@ class Verification:
     def _make_ready(self, segment: Segment) -> None:
         """The last segment will be written to: it needs its indexes in memory."""
         segment.is_sealed = False
-        if segment.index is not None and segment.time_index is not None and segment.aborted is not None:
+        if segment.index is not None and segment.time_index is not None and segment.aborted.entries is not None:
             return
         file = self._job.disk.open(segment.log_path)
         try:

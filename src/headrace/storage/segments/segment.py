@@ -7,18 +7,16 @@ the batch at an indexed position must carry the indexed offset, or the index is 
 
 from __future__ import annotations
 
-import errno
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from headrace.model.errors import DiskFailure
 from headrace.model.names import NO_TIMESTAMP
 from headrace.runtime.disk import ReadFault
 from headrace.storage.files import layout
-from headrace.storage.files.disk_errors import NO_SPACE
 from headrace.storage.segments.index import ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from headrace.storage.segments.index_files import NO_FILE, BadIndex, save_index
 from headrace.storage.segments.scan import header_at, headers_from
-from headrace.storage.segments.transaction_index import ABORTED_ENTRY_BYTES, AbortedIndex
+from headrace.storage.segments.transaction_index import ABORTED_ENTRY_BYTES, TransactionIndex
 from headrace.wire.batches.header import LENGTH_OVERHEAD
 
 if TYPE_CHECKING:
@@ -29,13 +27,6 @@ if TYPE_CHECKING:
 
 RELATIVE_OFFSET_MAX = 2**31 - 1  # index entries hold 32 bits
 REBUILD_HOP_BYTES = 64 * 1024  # reading a whole segment: fewer, larger reads
-
-
-NO_FILE = -1  # saved entries of an index whose file is not there, or is to be written anew
-
-
-class BadIndex(Exception):
-    """An index entry does not point at the batch it names."""
 
 
 class Segment:
@@ -49,7 +40,6 @@ class Segment:
         "is_sealed",
         "max_timestamp",
         "max_timestamp_offset",
-        "saved_aborted",
         "saved_entries",
         "saved_time_entries",
         "size",
@@ -79,9 +69,7 @@ class Segment:
         """None until somebody asks for it, if the segment was not written by this process."""
         self.max_timestamp_offset = base_offset
         """Last offset of the first batch that has the largest timestamp."""
-        self.aborted: AbortedIndex | None = AbortedIndex()
-        """None while it is in its file only."""
-        self.saved_aborted = 0
+        self.aborted = TransactionIndex(self.stem, base_offset)
         self.undated_since_ms: int | None = None
         """When retention first met this segment without a timestamp in it."""
 
@@ -98,10 +86,6 @@ class Segment:
     @property
     def index_paths(self) -> tuple[str, str]:
         return self.stem + layout.INDEX, self.stem + layout.TIME_INDEX
-
-    @property
-    def aborted_path(self) -> str:
-        return self.stem + layout.ABORTED
 
     @property
     def is_dirty(self) -> bool:
@@ -261,14 +245,13 @@ class Segment:
     def entries_in_memory(self) -> int:
         """What the loaded indexes weigh, counted in entries of the offset index."""
         offsets = 0 if self.index is None else len(self.index)
-        aborted = 0 if self.aborted is None else len(self.aborted)
+        aborted = 0 if self.aborted.entries is None else len(self.aborted.entries)
         return offsets + aborted * ABORTED_ENTRY_BYTES // ENTRY_BYTES
 
     def unload_index(self) -> None:
         """Give the memory back; the segment is sealed and its index saved."""
         self.index = None
-        if self.aborted is not None and 0 < len(self.aborted) == self.saved_aborted:
-            self.aborted = None
+        self.aborted.unload()
 
     def rebuild_indexes(self, file: File, interval_bytes: int, path: str | None = None) -> None:
         """Make both indexes anew from the batches in the log. Until they are complete, nothing of them is seen."""
@@ -293,12 +276,7 @@ class Segment:
         self.synced_size = min(self.synced_size, self.size)
         self.is_sealed = False
         self.take_indexes(remade)
-        if self.aborted is None:  # otherwise ours is newer: a checkpoint may have written more of it meanwhile
-            is_wrong = remade.saved_aborted == NO_FILE
-            self.aborted = remade.aborted
-            self.saved_aborted = NO_FILE if is_wrong else max(self.saved_aborted, remade.saved_aborted)
-        assert self.aborted is not None
-        self.aborted.cut(end_offset)
+        self.aborted.end_as(remade.aborted, end_offset)
 
     def finish_time_index(self) -> None:
         """The last entry of a time index names the largest timestamp of the whole segment."""
@@ -317,70 +295,10 @@ class Segment:
         """Append to the index files what they lack. A full disk is no trouble here: they can be rebuilt."""
         assert self.index is not None
         assert self.time_index is not None
-        if _save(disk, self.stem + layout.INDEX, self.index, self.saved_entries, ENTRY_BYTES):
+        if save_index(disk, self.stem + layout.INDEX, self.index, self.saved_entries, ENTRY_BYTES):
             self.saved_entries = len(self.index)
-        if _save(disk, self.stem + layout.TIME_INDEX, self.time_index, self.saved_time_entries, TIME_ENTRY_BYTES):
+        if save_index(disk, self.stem + layout.TIME_INDEX, self.time_index, self.saved_time_entries, TIME_ENTRY_BYTES):
             self.saved_time_entries = len(self.time_index)
-
-    # Aborted transactions
-
-    def load_aborted(self, disk: Disk) -> AbortedIndex:
-        """Read `.txnindex`. BadIndex if it cannot be this segment's."""
-        if self.aborted is None:
-            try:
-                aborted = AbortedIndex(disk.read_file(self.aborted_path))
-            except (FileNotFoundError, ReadFault, ValueError) as error:
-                raise BadIndex from error
-            if len(aborted) and aborted[0].last_offset < self.base_offset:
-                raise BadIndex
-            self.aborted, self.saved_aborted = aborted, len(aborted)
-        return self.aborted
-
-    def forget_aborted(self) -> AbortedIndex:
-        """What is in the file is wrong: an empty index to fill anew, of which the file has nothing."""
-        self.aborted, self.saved_aborted = AbortedIndex(), NO_FILE
-        return self.aborted
-
-    @property
-    def has_unsaved_aborts(self) -> bool:
-        return self.aborted is not None and len(self.aborted) != self.saved_aborted
-
-    @property
-    def has_wrong_aborted_file(self) -> bool:
-        """Then nothing can be appended to it: it has to be written anew as a whole, see `SideFile`."""
-        return self.aborted is not None and self.saved_aborted == NO_FILE
-
-    def save_aborted(self, disk: Disk) -> bool:
-        """Append to the file what it lacks. False if the file is wrong, or the disk is full: what it held stands."""
-        if not self.has_unsaved_aborts:
-            return True
-        if self.has_wrong_aborted_file:
-            return False
-        assert self.aborted is not None
-        path = self.aborted_path
-        try:
-            _extend(disk, path, self.saved_aborted * ABORTED_ENTRY_BYTES, self.aborted.encode(self.saved_aborted))
-        except OSError as error:
-            if error.errno not in NO_SPACE:
-                raise DiskFailure(f"the disk refused to write {path}: {error}") from error
-            return False
-        self.saved_aborted = len(self.aborted)
-        return True
-
-    def cut_aborted(self, disk: Disk, end_offset: int) -> None:
-        """Forget markers at or after `end_offset`, in the file too; the index is loaded."""
-        assert self.aborted is not None
-        self.aborted.cut(end_offset)
-        if self.drop_saved_aborted():
-            cut_file(disk, self.aborted_path, self.saved_aborted * ABORTED_ENTRY_BYTES)
-
-    def drop_saved_aborted(self) -> bool:
-        """After a cut: whether the file holds more than the index, and is to be cut as well."""
-        assert self.aborted is not None
-        is_too_long = len(self.aborted) < self.saved_aborted
-        if is_too_long:
-            self.saved_aborted = len(self.aborted)
-        return is_too_long
 
     def cut_indexes(self, offset: int) -> None:
         """Forget entries at or after `offset`; what is left is still true."""
@@ -394,43 +312,3 @@ class Segment:
             self.saved_entries = NO_FILE  # what is in the file is too much: it has to be written anew
         if len(self.time_index) < self.saved_time_entries:
             self.saved_time_entries = NO_FILE
-
-
-def _save(disk: Disk, path: str, index: OffsetIndex | TimeIndex, saved: int, entry_bytes: int) -> bool:
-    try:
-        if saved == NO_FILE:
-            disk.write_file(path, index.encode())
-        elif saved != len(index):
-            _extend(disk, path, saved * entry_bytes, index.encode(saved))
-    except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise DiskFailure(f"the disk refused to write {path}: {error}") from error
-        disk.remove(path)  # none is better than a part of one: it will be missed, and rebuilt
-        return False
-    return True
-
-
-def cut_file(disk: Disk, path: str, size: int) -> None:
-    """Blocking; durable when it returns."""
-    try:
-        file = disk.open(path)
-    except FileNotFoundError:
-        return
-    try:
-        file.truncate(min(size, file.size()))
-        file.sync()  # or a power cut brings the rest back, and a start believes what is below the recovery point
-    except OSError as error:
-        raise DiskFailure(f"the disk refused to cut {path}: {error}") from error
-    finally:
-        file.close()
-
-
-def _extend(disk: Disk, path: str, size: int, tail: bytes) -> None:
-    file = disk.open(path, create=True)
-    try:
-        if file.size() != size:
-            file.truncate(min(size, file.size()))
-        if file.size() < size or file.append([tail]) < len(tail):
-            raise OSError(errno.ENOSPC, "no space for an index entry")
-    finally:
-        file.close()
