@@ -20,7 +20,7 @@ from headrace.simulation.environment.device import Device
 from headrace.simulation.environment.disk import SimulatedDisk
 from headrace.storage.files import layout
 from headrace.storage.recovery.opening import create_log, open_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.settings import LogSettings
 from headrace.wire.batches.header import read_header
 from headrace.wire.batches.markers import decode_marker
@@ -76,7 +76,7 @@ class ReadCommitted(RuleBasedStateMachine):
         self.flushed_offset = 0
         self.start_offset = 0
         self.leader_epoch = 0
-        self._serve(create_log(LOG_ID, "orders", Handles(self.disk, open_files=2), SETTINGS))
+        self._serve(create_log(LOG_ID, "orders", SegmentCache(self.disk, open_files=2), SETTINGS))
 
     def _serve(self, log: PartitionLog) -> None:
         self.small = SmallPartition(log, self.disk, leader_epoch=self.leader_epoch)
@@ -165,11 +165,11 @@ class ReadCommitted(RuleBasedStateMachine):
     @rule(producer_id=st.sampled_from(PRODUCER_IDS), is_commit=st.booleans())
     def end_while_flushing(self, producer_id: int, is_commit: bool) -> None:
         """The high watermark stops just before the marker."""
-        ticket = self.log.begin_flush()
+        ticket = self.log.flushing.begin()
         self.end_transaction(producer_id, is_commit, bumps_epoch=False)
         if ticket is not None:
             ticket.sync(self.disk)
-            self.log.finish_flush(ticket)
+            self.log.flushing.finish(ticket)
             self.partition.flushed()
         self.flushed_offset = self.log.flushed_offset
 
@@ -179,7 +179,7 @@ class ReadCommitted(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        self.log.save_hints()
+        self.log.hints.save()
         self.disk.sync_everything()
         self.recovery_point = self.log.flushed_offset
 
@@ -190,7 +190,7 @@ class ReadCommitted(RuleBasedStateMachine):
         delete_records(self.partition, Offset(target))
         if drops_segments:
             delete_expired(self.partition, NOW_MS)
-        garbage = self.log.take_garbage()
+        garbage = self.log.retention.take_garbage()
         self.disk.sync_everything()  # as the store does: producers of deleted batches are not forgotten with them
         self.start_offset = self.log.start_offset
         for path in garbage:
@@ -247,11 +247,11 @@ class ReadCommitted(RuleBasedStateMachine):
     def _open(self) -> None:
         if not self.disk.exists(layout.directory_of(LOG_ID)):
             assert self.flushed_offset == 0
-            log = create_log(LOG_ID, "orders", Handles(self.disk, open_files=2), SETTINGS)
+            log = create_log(LOG_ID, "orders", SegmentCache(self.disk, open_files=2), SETTINGS)
         else:
             log, _ = open_log(
                 LOG_ID,
-                Handles(self.disk, open_files=2),
+                SegmentCache(self.disk, open_files=2),
                 SETTINGS,
                 recovery_point=self.recovery_point,
                 start_offset=self.start_offset,
@@ -326,7 +326,7 @@ class ReadCommitted(RuleBasedStateMachine):
         aborted = [item for item in self._transactions() if item.marker_offset is not None and not item.is_commit]
         for number, first in enumerate(bounds):
             for end in {*bounds[number : number + 3], bounds[-1]}:
-                found = self.log.aborted_between(first, end)
+                found = self.log.transaction_indexes.aborted_between(first, end)
                 assert sorted((item.producer_id, item.first_offset, item.last_offset) for item in found) == sorted(
                     (item.producer_id, item.first_offset, item.marker_offset)
                     for item in aborted

@@ -143,7 +143,7 @@ async def _act(store: LogStore, partition: Partition, random: Random, ledger: Le
     log = partition.log
     match random.randrange(12):
         case 0:
-            await store.write_checkpoints()
+            await store.checkpoints.write()
         case 1:
             ledger.check(log)
         case 2 if partition.high_watermark < log.next_offset:
@@ -152,7 +152,7 @@ async def _act(store: LogStore, partition: Partition, random: Random, ledger: Le
             end = end_if_cut(log, random.randint(partition.high_watermark, log.next_offset))
             ledger.flushed[log.log_id] = min(ledger.flushed[log.log_id], end)
             ledger.cutting_to[log.log_id] = end
-            await store.truncate(log, end, on_cut=partition.follower_writer.was_cut)
+            await store.truncation.truncate(log, end, on_cut=partition.follower_writer.was_cut)
             del ledger.cutting_to[log.log_id]
             ledger.written[log.log_id] = [one for one in ledger.written[log.log_id] if one[0] < log.next_offset]
             partition.lead(Epoch(epoch + 2), [NODE], [NODE])

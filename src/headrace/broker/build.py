@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from headrace.runtime.world import World
     from headrace.storage.compaction.workers import CleaningWorker
     from headrace.storage.log.partition_log import PartitionLog
-    from headrace.storage.recovery.opening import RecoveryReport
+    from headrace.storage.recovery.job import RecoveryReport
 
 log = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ async def build(world: World, plan: NodePlan, health: Health | None = None) -> N
         handing_over=HandingOver(node_id, replicas.full_disk, topics, quorum, giving_up),
         scrub=replicas.scrub,
         cleaner=LogCleaner(
-            topics, base.store.swaps, clock, plan.cleaning_worker or InThread(world), lambda: view.settings
+            topics, base.store.replacer, clock, plan.cleaning_worker or InThread(world), lambda: view.settings
         ),
         chores=Chores(topics, base.store, replicas.full_disk, clock, view),
         coordinators=replicas.coordinators,

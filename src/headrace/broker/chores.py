@@ -47,7 +47,7 @@ class Chores:
         self._view = view
 
     def start(self, tasks: TaskScope) -> None:
-        tasks.start(every(lambda: CHECKPOINT_S, self._store.write_checkpoints), "checkpoints")
+        tasks.start(every(lambda: CHECKPOINT_S, self._store.checkpoints.write), "checkpoints")
         tasks.start(self._keep_retention(), "retention")
         tasks.start(every(lambda: EXPIRE_WAITERS_S, self._expire_waiters), "late acks")
         tasks.start(every(lambda: EXPIRE_PRODUCERS_S, self._expire_producers), "quiet producers")
@@ -64,7 +64,7 @@ class Chores:
             removed = delete_expired(partition, self._clock.wall_ms())
             if removed:
                 log.info("%s: retention removed %d segments up to offset %d", partition.name, *removed)
-        await self._store.remove_garbage()
+        await self._store.checkpoints.remove_garbage()
 
     async def _expire_waiters(self) -> None:
         breather = Breather(self._clock)

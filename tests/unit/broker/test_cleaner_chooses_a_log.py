@@ -84,12 +84,12 @@ def test_a_log_that_lost_its_segments_since_it_was_chosen_is_left_alone(tmp_path
         served.partitions += [first, second]
         table = TopicTable()
         table.add(served)
-        cleaner = LogCleaner(table, store.swaps, world.clock, InThread(world), lambda: DEFAULT_NODE_SETTINGS)
+        cleaner = LogCleaner(table, store.replacer, world.clock, InThread(world), lambda: DEFAULT_NODE_SETTINGS)
         cleaning = asyncio.get_running_loop().create_task(cleaner.clean_what_is_due())
         while not cleaner.states:
             await asyncio.sleep(0)
         delete_records(first, Offset(2))
-        assert first.log.delete_expired(world.clock.wall_ms()) == [0]
+        assert first.log.retention.delete_expired(world.clock.wall_ms()) == [0]
         await cleaning
         assert [cleaner.states[partition.log_id].passes for partition in (first, second)] == [0, 1]
         await store.close()
@@ -115,7 +115,7 @@ def test_a_swap_that_a_full_disk_held_up_is_ended_before_the_log_is_cleaned_agai
         await store.start()
         partition = await _partition(world, store, 0)
         cleaner = LogCleaner(
-            table_of(partition), store.swaps, world.clock, InThread(world), lambda: DEFAULT_NODE_SETTINGS
+            table_of(partition), store.replacer, world.clock, InThread(world), lambda: DEFAULT_NODE_SETTINGS
         )
         promise = f"{partition.log.directory}/{layout.swap_name((0, 2))}"
         device.fail(Operation.REMOVE, promise, code=errno.ENOSPC)
@@ -167,7 +167,7 @@ def test_nothing_is_left_of_a_pass_that_came_to_nothing() -> None:
         await store.start()
         partition = await _partition(world, store, 0)
         worker = CutShort(world, store, partition)
-        cleaner = LogCleaner(table_of(partition), store.swaps, world.clock, worker, lambda: DEFAULT_NODE_SETTINGS)
+        cleaner = LogCleaner(table_of(partition), store.replacer, world.clock, worker, lambda: DEFAULT_NODE_SETTINGS)
         await cleaner.clean_what_is_due()
         assert worker.was_written
         assert cleaner.states[partition.log_id].passes == 0

@@ -77,7 +77,7 @@ async def partitions_with_another_replica(server: LivingServer) -> tuple[Partiti
 async def follow_a_leader_without_the_marker(server: LivingServer, partition: Partition) -> None:
     epoch = Epoch(partition.replica.leader_epoch + 1)
     partition.follow(epoch, THERE, [HERE, THERE])
-    await server.node.store.truncate(partition.log, 0, partition.follower_writer.was_cut)
+    await server.node.store.truncation.truncate(partition.log, 0, partition.follower_writer.was_cut)
     others = encode_batch([(1_700_000_000_000, None, b"another record", ())], base_offset=0, leader_epoch=epoch)
     partition.follower_writer.append(memoryview(others), Offset(1), Offset(0))
     await until(lambda: partition.log.flushed_offset == 1)

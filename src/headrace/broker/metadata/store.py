@@ -120,7 +120,7 @@ class MetadataStore:
             await self._store_snapshot(saving.snapshot)
             await self._restart_log(saving.snapshot.end)
         if saving.truncate_to is not None:
-            await self._store.truncate(self.log, saving.truncate_to)
+            await self._store.truncation.truncate(self.log, saving.truncate_to)
         if saving.entries:
             await self._append(saving.entries)
 
@@ -129,9 +129,9 @@ class MetadataStore:
         changed, while the disk has no room for it."""
         await self._flush(partial(_store_if_room, self._world.disk, encode_snapshot(snapshot)))
         self.log.high_watermark = snapshot.end  # only what is agreed on is in it, and only that may be deleted
-        self.log.advance_start(keep_from)
-        self.log.delete_expired(self._world.clock.wall_ms())
-        await self._store.remove_garbage()
+        self.log.retention.advance_start(keep_from)
+        self.log.retention.delete_expired(self._world.clock.wall_ms())
+        await self._store.checkpoints.remove_garbage()
 
     async def _store_snapshot(self, snapshot: Snapshot) -> None:
         await self._flush(partial(self._world.disk.replace_file, SNAPSHOT_FILE, encode_snapshot(snapshot)))
@@ -143,10 +143,10 @@ class MetadataStore:
     async def _append(self, entries: tuple[Entry, ...]) -> None:
         batches = [batch_of(entry) for entry in entries]
         self.log.append(batches, [read_header(batch) for batch in batches])
-        ticket = self.log.begin_flush()
+        ticket = self.log.flushing.begin()
         assert ticket is not None
         await self._flush(partial(ticket.sync, self.log.disk))
-        self.log.finish_flush(ticket)
+        self.log.flushing.finish(ticket)
         self.log.reserve(RESERVE_BYTES)
 
     async def _flush(self, call: partial[None]) -> None:

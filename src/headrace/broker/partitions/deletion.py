@@ -34,7 +34,7 @@ def delete_records(partition: Partition, before: Offset) -> Offset:
             f"{partition.name} can be deleted up to its high watermark {high_watermark}, not {target}",
         )
     if target > log.start_offset:
-        log.advance_start(target)
+        log.retention.advance_start(target)
         partition.review_stability()
         partition.look_again()
     return Offset(log.start_offset)
@@ -57,7 +57,7 @@ async def deleted_everywhere(partition: Partition, before: Offset, clock: Clock,
 def delete_expired(partition: Partition, now_ms: Millis) -> tuple[int, Offset] | None:
     """Drop what retention allows; how many segments, and where the log begins now. None if there was nothing."""
     try:
-        removed = partition.log.delete_expired(now_ms)
+        removed = partition.log.retention.delete_expired(now_ms)
     except NotYet:
         return None  # the next look may tell how old it is
     except DamagedLog as damage:

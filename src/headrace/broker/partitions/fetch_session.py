@@ -347,7 +347,7 @@ class FetchSession:
             return FetchedPartition(part.index, ErrorCode.NONE, -1, -1, -1, diverging=diverging)
         position, start = part.position, Offset(partition.log.start_offset)
         if position < start:
-            first = partition.log.first_batch_offset()
+            first = partition.log.reader.first_batch_offset()
             if position < first:  # what it lacks is gone here as well: it has to begin anew where we do
                 return FetchedPartition(part.index, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, first)
             position = start  # in the middle of a batch, which it gets whole

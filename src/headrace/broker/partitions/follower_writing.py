@@ -51,7 +51,7 @@ class FollowerWriter:
         start = min(log_start, partition.high_watermark)
         if start <= log.start_offset:
             return False
-        log.advance_start(start)
+        log.retention.advance_start(start)
         partition.review_stability()
         return True
 

@@ -95,7 +95,7 @@ class Partition:
         self.waiters = CommitWaiters()
         self.watchers = Watchers(self)
         self._damaged_place: tuple[str, int] | None = None
-        log.on_damage = self.met
+        log.reader.on_damage = self.met
         self.on_flushed: Callable[[Partition], None] | None = None
         """While this node follows: its leader waits to hear of it."""
         self.on_damage: Callable[[Partition, int], None] | None = None
@@ -173,7 +173,7 @@ class Partition:
         records: FileSlice | None = None
         aborted: Sequence[AbortedTransaction] = ()
         if offset < end and (max_bytes > 0 or at_least_one):
-            run = log.read_run(offset, max_bytes, end, at_least_one=at_least_one)
+            run = log.reader.read(offset, max_bytes, end, at_least_one=at_least_one)
             if run is not None:
                 records, next_offset = run
                 if is_committed_only:
@@ -192,7 +192,7 @@ class Partition:
 
     def _aborted_in(self, records: FileSlice, offset: int, next_offset: int) -> Sequence[AbortedTransaction]:
         try:
-            return self.log.aborted_between(offset, next_offset)
+            return self.log.transaction_indexes.aborted_between(offset, next_offset)
         except BaseException:
             records.release()
             raise
@@ -218,7 +218,7 @@ class Partition:
         self._check_offset(offset)
         records, end = None, offset
         if offset < log.next_offset and (max_bytes > 0 or at_least_one):
-            run = log.read_run(offset, max_bytes, Offset(log.next_offset), at_least_one=at_least_one)
+            run = log.reader.read(offset, max_bytes, Offset(log.next_offset), at_least_one=at_least_one)
             if run is not None:
                 records, end = run[0], Offset(run[1])
         return LogReadInfo(records, self.high_watermark, self.last_stable_offset, Offset(log.start_offset)), end
@@ -229,12 +229,12 @@ class Partition:
         NO_EPOCH: we can vouch for nothing that it has, and our log begins at the offset beside it.
         """
         if last_epoch == NO_EPOCH and offset > self.log.next_offset:  # empty, and yet it has seen more than we have
-            return NO_EPOCH, Offset(self.log.first_batch_offset())
+            return NO_EPOCH, Offset(self.log.reader.first_batch_offset())
         if last_epoch == NO_EPOCH or offset < self.log.start_offset:
             return None
         epoch, end = self.epoch_end(last_epoch)
         if epoch == NO_EPOCH:  # all that we know of is of later leaders
-            return NO_EPOCH, Offset(self.log.first_batch_offset())
+            return NO_EPOCH, Offset(self.log.reader.first_batch_offset())
         return (epoch, end) if epoch < last_epoch or end < offset else None
 
     def follower_fetched(

@@ -17,7 +17,7 @@ from headrace.runtime.tasks import Breather, rest
 from headrace.runtime.worker_process import CompanionEnded
 from headrace.storage.compaction.job import Damaged, Failed, Finished, Worked
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
-from headrace.storage.files.cleaner_checkpoint import Mark
+from headrace.storage.files.cleaner_checkpoint import CleanerCheckpoint
 from headrace.storage.files.damage import DamagedLog, UnreadableRecords
 from headrace.storage.log.repairs import NotYet
 from headrace.storage.segments.replacement import CleanedRun
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.runtime.clock import Clock
     from headrace.storage.compaction.choice import Dirtiness
     from headrace.storage.compaction.job import CleaningJob
-    from headrace.storage.compaction.replacing import Swaps
+    from headrace.storage.compaction.segment_replacer import SegmentReplacer
     from headrace.storage.compaction.workers import CleaningWorker
     from headrace.storage.log.partition_log import PartitionLog
     from headrace.storage.settings import CompactionSettings
@@ -70,13 +70,13 @@ class LogCleaner:
     def __init__(
         self,
         topics: TopicTable,
-        swaps: Swaps,
+        replacer: SegmentReplacer,
         clock: Clock,
         worker: CleaningWorker,
         settings: Callable[[], NodeSettings],
     ) -> None:
         self._topics = topics
-        self._swaps = swaps
+        self._replacer = replacer
         self._worker = worker
         self._settings = settings
         self._clock = clock
@@ -152,10 +152,10 @@ class LogCleaner:
         """One pass over one log. False if it came to nothing; then nothing is left of it that takes up room."""
         state = self.states[partition.log_id]
         try:
-            await self._swaps.settle(partition.log)
+            await self._replacer.settle(partition.log)
             is_done = await self._pass_over(partition, state)
             if not is_done:
-                await self._swaps.sweep(partition.log)
+                await self._replacer.remove_unused(partition.log)
         except Refusal as trouble:
             _note_trouble(partition, state, trouble)
             return False
@@ -219,7 +219,7 @@ class LogCleaner:
                         if partition_log.is_closed or partition_log.cuts != cuts:
                             return None
                     case CleanedRun():
-                        if not await self._swaps.swap(partition_log, event, cuts):
+                        if not await self._replacer.replace(partition_log, event, cuts):
                             return None
                         state.saved_bytes += job.size_between(event.base_offset, event.end_offset) - event.size
                     case Damaged():
@@ -227,15 +227,15 @@ class LogCleaner:
                     case Failed():
                         raise OSError(event.code, event.problem)
                     case Finished():
-                        mark = Mark(event.clean_end_offset, event.latest_horizon_ms)
-                        await self._swaps.note_clean(partition_log, mark, cuts)
+                        mark = CleanerCheckpoint(event.clean_end_offset, event.latest_horizon_ms)
+                        await self._replacer.note_clean(partition_log, mark, cuts)
                         return event
         return None
 
 
 def _roll_if_late(partition_log: PartitionLog, settings: CompactionSettings, now_ms: int) -> None:
     """What nobody writes to any more is compacted too, once it has waited long enough."""
-    since_ms = partition_log.active_since_ms
+    since_ms = partition_log.compaction.active_since_ms
     if settings.max_lag_ms < NO_LAG_LIMIT and 0 <= since_ms < now_ms - settings.max_lag_ms:
         try:
             partition_log.roll()

@@ -109,17 +109,17 @@ class ReplicaFetchers:
         return self._peers.ask(leader, request, FetchResponse, lane=LANE, timeout_s=WAIT_MS / 1000 + ANSWER_S)
 
     async def store_starts(self) -> None:
-        await self._store.write_start_offsets()
+        await self._store.checkpoints.write_start_offsets()
 
     async def expect_gaps(self, partition: Partition) -> None:
-        await self._store.swaps.expect_gaps(partition.log)
+        await self._store.replacer.expect_gaps(partition.log)
 
     async def cut(self, partition: Partition, offset: Offset) -> None:
         await self._keep_committed(partition, offset)
         log.info("%s: cut at %d, where the leader's log goes on differently", partition.name, offset)
         done = self._cuts[partition.log_id] = asyncio.get_running_loop().create_future()
         try:
-            await self._store.truncate(partition.log, offset, partition.follower_writer.was_cut)
+            await self._store.truncation.truncate(partition.log, offset, partition.follower_writer.was_cut)
         finally:
             del self._cuts[partition.log_id]
             done.set_result(None)
@@ -127,10 +127,10 @@ class ReplicaFetchers:
     async def _keep_committed(self, partition: Partition, offset: Offset) -> None:
         """The leader lacks what was once committed: whoever elected it knew no better, or did not mind. What is cut off
         here may be the last copy. Raises Refusal if there is no room to keep it."""
-        committed = max(partition.high_watermark, self._store.committed_offset(partition.log_id))
+        committed = max(partition.high_watermark, self._store.checkpoints.committed_offset(partition.log_id))
         if offset >= committed:
             return
-        kept = await self._store.keep_tail(partition.log, offset)
+        kept = await self._store.truncation.keep_tail(partition.log, offset)
         settings = partition.settings
         is_expected = settings.unclean_leader_election_enable or not settings.commits_when_flushed
         log.log(

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from headrace.model.names import LogId
     from headrace.runtime.tasks import TaskScope
     from headrace.runtime.threads import Threads
-    from headrace.storage.log.repairs import Errand
+    from headrace.storage.log.repairs import Repair
 
 log = logging.getLogger(__name__)
 
-LANE: Final = "errands"
+LANE: Final = "repairs"
 
 
 class LogRepairs:
@@ -26,21 +26,21 @@ class LogRepairs:
         self._under_way: set[tuple[LogId, str]] = set()
         """No more than there are segments that somebody reads."""
 
-    def begin(self, partition: Partition, errand: Errand) -> None:
+    def begin(self, partition: Partition, repair: Repair) -> None:
         """Beside the loop. Readers ask for the same again and again until it is done."""
-        key = (partition.log_id, errand.what)
+        key = (partition.log_id, repair.what)
         if key not in self._under_way:
             self._under_way.add(key)
-            self._tasks.start_if_open(self._run(partition, errand), errand.what)
+            self._tasks.start_if_open(self._run(partition, repair), repair.what)
 
-    async def _run(self, partition: Partition, errand: Errand) -> None:
+    async def _run(self, partition: Partition, repair: Repair) -> None:
         try:
-            await self._threads.run(errand.run, lane=LANE)
+            await self._threads.run(repair.run, lane=LANE)
         except DamagedLog as damage:
             partition.met(damage)
         except OSError as error:  # the file is gone by now, or there is no descriptor: whoever needs it asks again
-            log.debug("%s: cannot %s: %s", partition.name, errand.what, error)
+            log.debug("%s: cannot %s: %s", partition.name, repair.what, error)
         finally:
-            self._under_way.discard((partition.log_id, errand.what))
-            errand.finish()
+            self._under_way.discard((partition.log_id, repair.what))
+            repair.finish()
         partition.look_again()

@@ -73,7 +73,7 @@ class PartitionFactory:
             clock=self._store.world.clock,
         )
         partition.on_damage = self._reports.met
-        partition_log.have_run(partial(self._repairs.begin, partition))
+        partition_log.repair_beside(partial(self._repairs.begin, partition))
         partition.configure(settings)
         partition.set_leased(self._health.may_lead)
         return partition
@@ -136,7 +136,7 @@ class LogOpening:
             log_id = LogId(topic.topic_id, state.partition)
             if self._view.node_id not in state.replicas or log_id in on_disk:
                 continue
-            safe_offset = self._store.safe_offset(log_id)
+            safe_offset = self._store.checkpoints.safe_offset(log_id)
             if self._view.is_counted_on(state):
                 missing = MissingLog(directory_of(log_id), safe_offset)
                 self._cannot_open(log_id, missing)

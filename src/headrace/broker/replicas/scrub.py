@@ -88,7 +88,7 @@ class Scrub:
         by_id, ends = {}, {}
         for partition in self._topics.partitions():
             by_id[partition.log_id] = partition
-            ends[partition.log_id] = LogEnds(partition.log.closed_end, partition.log.flushed_end)
+            ends[partition.log_id] = LogEnds(partition.log.closed_end, partition.log.flushing.flushed_end)
             await breather.breathe()
         self._marks.keep_only(by_id)
         due = self._marks.due(ends, self._world.clock.wall_ms(), settings.scrub_interval_ms)
@@ -108,8 +108,8 @@ class Scrub:
 
     def _spans(self, log: PartitionLog, from_offset: int) -> Iterator[SegmentSpan]:
         """The active segment last, and only in a new round."""
-        yield from log.spans(from_offset, closed_only=True)
-        flushed = log.flushed_span() if from_offset == 0 else None
+        yield from log.spans.since(from_offset, closed_only=True)
+        flushed = log.spans.flushed() if from_offset == 0 else None
         if flushed is not None:
             yield flushed
 
@@ -137,7 +137,7 @@ class Scrub:
         for partition in self._topics.partitions():
             if (topic is not None and partition.name.topic != topic) or index not in {ALL, partition.index}:
                 continue
-            spans = partition.log.spans(max(offset, 0), closed_only=False)
+            spans = partition.log.spans.since(max(offset, 0), closed_only=False)
             for span in spans if offset == ALL else spans[:1]:
                 if (partition.log_id, span.base_offset) not in waiting:
                     self._asked.append((partition, span))
@@ -180,7 +180,7 @@ class Scrub:
             rate = self._settings().scrub_max_bytes_per_second if is_throttled else 0
             step = partial(check.step, min(STEP_BYTES, rate) or STEP_BYTES)
             count = await self._world.threads.run(step, lane=LANE)
-            if check.is_gone or log.is_closed or log.cuts != cuts or not log.has(span):
+            if check.is_gone or log.is_closed or log.cuts != cuts or not log.spans.has(span):
                 return []
             self._counters.scrubbed_bytes += count
             if not count:

@@ -24,7 +24,7 @@ from headrace.raft.membership import Membership, Voter
 from headrace.raft.ready import HardState
 from headrace.storage.files import checkpoints, layout
 from headrace.storage.recovery.opening import create_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.store.stored_offsets import read_starts
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def install(disk: Disk, directory: str) -> None:
         disk.replace_file(path, disk.read_file(f"{directory}/{AFTER}/{path}"))
     end = checkpoints.read_offsets(disk, checkpoints.START_OFFSETS)[METADATA_LOG]
     disk.remove_directory(layout.directory_of(METADATA_LOG))
-    create_log(METADATA_LOG, METADATA_TOPIC.topic, Handles(disk), METADATA_SETTINGS, start_offset=end)
+    create_log(METADATA_LOG, METADATA_TOPIC.topic, SegmentCache(disk), METADATA_SETTINGS, start_offset=end)
     disk.sync_everything()
     disk.remove(RESCUE_FILE)
     disk.sync_directory("")

@@ -27,7 +27,7 @@ from headrace.storage.files.damage import DamagedLog
 from headrace.storage.files.read_faults import damage_by
 from headrace.storage.integrity.salvage import find_log, look_at_end, read_through
 from headrace.storage.recovery.opening import open_log
-from headrace.storage.segments.segment_cache import Handles
+from headrace.storage.segments.segment_cache import SegmentCache
 from headrace.storage.store.stored_offsets import read_starts
 from headrace.wire.batches.header import CorruptBatch, read_header
 
@@ -154,7 +154,7 @@ def _voted_term(disk: Disk) -> tuple[Term, int]:
 def _raft_log(disk: Disk) -> RaftLog:
     log, _ = open_log(
         METADATA_LOG,
-        Handles(disk),
+        SegmentCache(disk),
         METADATA_SETTINGS,
         recovery_point=checkpoints.read_offsets(disk, checkpoints.RECOVERY_POINTS).get(METADATA_LOG, 0),
         start_offset=read_starts(disk, [METADATA_LOG]).get(METADATA_LOG, 0),

@@ -46,7 +46,7 @@ async def handle(message: DeleteRecordsRequest, request: Request) -> DeleteRecor
                 results.append(DeleteRecordsPartitionResult(wanted.partition_index, -1, refusal.code))
         topics.append(DeleteRecordsTopicResult(topic.name, results))
     try:
-        await node.store.write_start_offsets()
+        await node.store.checkpoints.write_start_offsets()
     except Refusal as refusal:
         for result in (result for topic in topics for result in topic.partitions):
             result.error_code = result.error_code or refusal.code
