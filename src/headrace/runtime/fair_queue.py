@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class Turns:
+class FairQueue:
     """So many `places`. Between two turns in the same place everybody else on the loop has had one."""
 
     def __init__(self, places: int) -> None:

@@ -40,7 +40,7 @@ def glibc_trim() -> Callable[[int], int] | None:
     return trim
 
 
-class FreeMemory:
+class MemoryTrim:
     """Looks from a thread of its own: the loop neither reads files nor waits for the C library."""
 
     def __init__(self, look_s: float = LOOK_S) -> None:

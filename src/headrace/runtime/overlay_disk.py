@@ -41,7 +41,7 @@ class _Content:
         self.kept = min(self.kept, size)
 
 
-class UntouchedFile:
+class OverlayFile:
     def __init__(self, path: str, content: _Content, on_change: Callable[[], None]) -> None:
         self.generation = 0
         self._path = path
@@ -119,7 +119,7 @@ class UntouchedFile:
             self._descriptor = -1
 
 
-class UntouchedDisk:
+class OverlayDisk:
     """Directories stay as they are: they can be made, and neither renamed nor removed."""
 
     def __init__(self, root: Path, *, is_ours: bool = False) -> None:
@@ -150,13 +150,13 @@ class UntouchedDisk:
             os.close(self._lock)
             self._lock = -1
 
-    def open(self, path: str, *, create: bool = False) -> UntouchedFile:
+    def open(self, path: str, *, create: bool = False) -> OverlayFile:
         content = self._find(path)
         if content is None and create:
             content = self._changed[path] = _Content(None, 0)
         if content is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return UntouchedFile(path, content, lambda: self._changed.__setitem__(path, content))
+        return OverlayFile(path, content, lambda: self._changed.__setitem__(path, content))
 
     def _find(self, path: str) -> _Content | None:
         if path in self._changed:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
 
-class CompanionEnded(Exception):
+class WorkerProcessEnded(Exception):
     """The process ended otherwise than well: it crashed, or somebody ended it."""
 
     def __init__(self, module: str, exit_code: int) -> None:
@@ -20,7 +20,7 @@ class CompanionEnded(Exception):
         super().__init__(f"the process of {module} {how}; what it wrote to standard error says more")
 
 
-class Companion:
+class WorkerProcess:
     """Runs from the first question until it is let go: to start Python takes longer than many an answer."""
 
     def __init__(self, module: str, *arguments: str) -> None:
@@ -43,7 +43,7 @@ class Companion:
                 yield answer
                 if is_answered:
                     return
-            raise CompanionEnded(self._module, await process.wait())
+            raise WorkerProcessEnded(self._module, await process.wait())
         finally:
             if not is_answered:
                 await self.let_go()

@@ -38,7 +38,8 @@ class BadRecord(Exception):
     """No reader can take these records apart."""
 
 
-def _plain_records(  # noqa: C901, PLR0912, PLR0915 - a call for each number would take longer than all the rest
+# size: compiled, and a call for each number would take longer than all the rest
+def _plain_records(  # noqa: C901, PLR0912, PLR0915 - see above
     window: bytes, here: i64, limit: i64, index: i64, stop: i64, needs_keys: bool
 ) -> tuple[i64, i64, i64, i64]:
     """Go over the plainest records, from number `index` up to `stop`: those that have small numbers and no headers.

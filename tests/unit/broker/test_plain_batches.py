@@ -13,7 +13,7 @@ from headrace.metadata.configs.settings import DEFAULT_TOPIC_SETTINGS
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
-from headrace.runtime.receive_buffer import shared_memory
+from headrace.runtime.writable_bytes import writable_bytes
 from headrace.wire.batches.header import Codec, restamp
 from headrace.wire.batches.records import encode_batch
 from tests.unit.broker.small_partitions import PRODUCE_VERSION, SmallPartition
@@ -38,7 +38,7 @@ def small(tmp_path: Path) -> Iterator[SmallPartition]:
 
 def sent(small: SmallPartition, batch: bytes, writer: PartitionWriter | None = None) -> PendingAppend:
     """From the midst of a receive buffer."""
-    memory, view = shared_memory(len(batch) + 20)
+    memory, view = writable_bytes(len(batch) + 20)
     view[10:-10] = batch
     writer = writer or small.partition.writer
     admitted = writer.admit(view[10:-10], 1, PRODUCE_VERSION, None, memory, 10)

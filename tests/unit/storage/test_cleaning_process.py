@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.runtime.worker_process import CompanionEnded
+from headrace.runtime.worker_process import WorkerProcessEnded
 from headrace.storage.compaction.job import Damaged, Finished
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.compaction.workers import InProcess
@@ -73,7 +73,7 @@ def test_another_process_goes_on_after_one_that_died(disk: SystemDisk) -> None:
         await last_event(worker, job)
         (first,) = children() - before
         os.kill(first, signal.SIGKILL)
-        with pytest.raises(CompanionEnded, match="ended by signal 9"):
+        with pytest.raises(WorkerProcessEnded, match="ended by signal 9"):
             await last_event(worker, job)
         assert isinstance(await last_event(worker, job), Finished)
         await worker.rest()

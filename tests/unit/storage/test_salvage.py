@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.disk import ReadFault
-from headrace.runtime.overlay_disk import UntouchedDisk, UntouchedFile
+from headrace.runtime.overlay_disk import OverlayDisk, OverlayFile
 from headrace.storage.files import layout
 from headrace.storage.files.damage import DamagedRange
 from headrace.storage.integrity.batch_walk import BLOCK_BYTES
@@ -35,7 +35,7 @@ def closed(log: PartitionLog) -> PartitionLog:
 
 
 def looked_at(tmp_path: Path, safe_offset: int = COUNT, start_offset: int = 0) -> tuple[Disk, FoundLog]:
-    disk = UntouchedDisk(tmp_path, is_ours=True)
+    disk = OverlayDisk(tmp_path, is_ours=True)
     return disk, find_log(disk, DIRECTORY, start_offset, safe_offset)
 
 
@@ -180,14 +180,14 @@ def test_what_the_disk_cannot_read_costs_what_lies_in_those_sectors_alone(
     closed(log_of(disk, 200, settings=ONE_SEGMENT))
     looked, found = looked_at(tmp_path, safe_offset=200)
     bad = 2 * BLOCK_BYTES
-    read = UntouchedFile.read
+    read = OverlayFile.read
 
-    def refuse(file: UntouchedFile, position: int, size: int) -> bytes:
+    def refuse(file: OverlayFile, position: int, size: int) -> bytes:
         if position <= bad < position + size:
             raise ReadFault(OSError(errno.EIO, "Input/output error"), "the file")
         return read(file, position, size)
 
-    monkeypatch.setattr(UntouchedFile, "read", refuse)
+    monkeypatch.setattr(OverlayFile, "read", refuse)
     (lost,) = [it for it in whole_batches(looked, found) if isinstance(it, DamagedRange)]
     assert lost.problem == "the disk cannot read it"
     assert lost.first_offset == bad // BATCH_BYTES
@@ -201,8 +201,8 @@ def test_an_end_that_the_disk_cannot_read_is_damaged_and_not_torn(
     closed(log_of(disk, 5, settings=ONE_SEGMENT))
     looked, found = looked_at(tmp_path, safe_offset=0)
 
-    def refuse(_file: UntouchedFile, _position: int, _size: int) -> bytes:
+    def refuse(_file: OverlayFile, _position: int, _size: int) -> bytes:
         raise ReadFault(OSError(errno.EIO, "Input/output error"), "the file")
 
-    monkeypatch.setattr(UntouchedFile, "read", refuse)
+    monkeypatch.setattr(OverlayFile, "read", refuse)
     assert damaged(looked, found) == [(0, 1)]

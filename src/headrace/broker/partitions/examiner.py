@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from headrace.model.errors import Refusal
-from headrace.runtime.fair_queue import Turns
+from headrace.runtime.fair_queue import FairQueue
 from headrace.runtime.tasks import outlast
 from headrace.wire.batches.examination import (
     IS_COMPILED,
@@ -51,7 +51,7 @@ class Examiner:
         self._threads = threads
         self._clock = clock
         self._idle_lanes = [f"examine-{number}" for number in reversed(range(QUICK_THREADS))]
-        self._quick_turns, self._slow_turns = Turns(QUICK_THREADS), Turns(1)
+        self._quick_turns, self._slow_turns = FairQueue(QUICK_THREADS), FairQueue(1)
         self._quick = Allowance(QUICK_RECORDS, QUICK_STREAM, QUICK_INFLATE, SLICE_STEPS, threads.breathe)
         self._slow = Allowance(QUICK_RECORDS, QUICK_STREAM, INFLATE_MAX, SLICE_STEPS, threads.breathe, is_last=True)
 

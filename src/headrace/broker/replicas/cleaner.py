@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.model.errors import Refusal
 from headrace.runtime.tasks import Breather, rest
-from headrace.runtime.worker_process import CompanionEnded
+from headrace.runtime.worker_process import WorkerProcessEnded
 from headrace.storage.compaction.job import Damaged, Failed, Finished, Worked
 from headrace.storage.compaction.plan import cleaning_job, dirtiness_of
 from headrace.storage.files.cleaner_checkpoint import CleanerCheckpoint
@@ -189,7 +189,7 @@ class LogCleaner:
             _stop(partition, state, str(damage))
             partition.met(damage)
             return False
-        except (Refusal, CompanionEnded, OSError, ValueError) as trouble:
+        except (Refusal, WorkerProcessEnded, OSError, ValueError) as trouble:
             _note_trouble(partition, state, trouble)
             return False
         if finished is None:

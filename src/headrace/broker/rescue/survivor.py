@@ -1,6 +1,6 @@
 """A data directory that no node runs on, as it lies there: whose it is, what its metadata says, which logs it holds.
 
-The disk may be one that is only looked at (`UntouchedDisk`): then nothing changes, though logs are opened as a start
+The disk may be one that is only looked at (`OverlayDisk`): then nothing changes, though logs are opened as a start
 does it. Everything here blocks.
 """
 

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from headrace.broker.rescue.survivor import Survivor
     from headrace.model.names import LogId
     from headrace.runtime.disk import SystemDisk
-    from headrace.runtime.overlay_disk import UntouchedDisk
+    from headrace.runtime.overlay_disk import OverlayDisk
     from headrace.storage.integrity.salvage import Survey
 
 
 @contextmanager
-def untouched(directory: Path, *, is_ours: bool = False) -> Iterator[UntouchedDisk]:
-    from headrace.runtime.overlay_disk import UntouchedDisk
+def untouched(directory: Path, *, is_ours: bool = False) -> Iterator[OverlayDisk]:
+    from headrace.runtime.overlay_disk import OverlayDisk
 
     try:
-        disk = UntouchedDisk(directory, is_ours=is_ours)
+        disk = OverlayDisk(directory, is_ours=is_ours)
     except BlockingIOError as error:
         raise Complaint(str(error.strerror), "`headrace cluster status` shows a node that runs") from error
     try:
@@ -72,7 +72,7 @@ def _no_data_directory(directory: Path) -> Complaint:
     )
 
 
-def look_at_directory(disk: UntouchedDisk) -> Survivor:
+def look_at_directory(disk: OverlayDisk) -> Survivor:
     from headrace.broker.membership.identity import WrongIdentity
     from headrace.broker.rescue.survivor import NoDataDirectory, look_at
 
@@ -84,7 +84,7 @@ def look_at_directory(disk: UntouchedDisk) -> Survivor:
         raise Complaint(str(wrong)) from wrong
 
 
-def survey_of(disk: UntouchedDisk, survivor: Survivor, verify: bool) -> dict[LogId, Survey]:
+def survey_of(disk: OverlayDisk, survivor: Survivor, verify: bool) -> dict[LogId, Survey]:
     from headrace.broker.rescue.survivor import survey
     from headrace.cli.terminal.progress import progress_bar
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.metadata.rescue import Wishes
     from headrace.runtime.disk import SystemDisk
-    from headrace.runtime.overlay_disk import UntouchedDisk
+    from headrace.runtime.overlay_disk import OverlayDisk
 
 
 class Plan(NamedTuple):
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
     report: dict[str, Any]
 
 
-def plan_of(disk: UntouchedDisk, wishes: Wishes, verify: bool) -> Plan:
+def plan_of(disk: OverlayDisk, wishes: Wishes, verify: bool) -> Plan:
     from headrace.broker.membership.identity import Identity
     from headrace.broker.rescue.stranded import stranded_groups
     from headrace.broker.rescue.survivor import copies

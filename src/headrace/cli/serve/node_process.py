@@ -34,7 +34,7 @@ from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.long_lived import LongLived
-from headrace.runtime.memory_trim import FreeMemory
+from headrace.runtime.memory_trim import MemoryTrim
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.stall_watch import StallWatch
 from headrace.runtime.threads import SystemThreads
@@ -98,7 +98,7 @@ def _shared_out(files_max: int) -> tuple[int, int]:
 async def _run(options: ServeOptions, files_max: int) -> int:
     await expect_addresses(options)
     disk = _claimed(options.data_dir)
-    threads, stalls, memory = SystemThreads(), StallWatch(log.warning), FreeMemory()
+    threads, stalls, memory = SystemThreads(), StallWatch(log.warning), MemoryTrim()
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
     open_files, connections_max = _shared_out(files_max)
     plan = NodePlan(

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from headrace.metadata.configs.config_keys import INT_MAX
-from headrace.runtime.fair_queue import Turns
+from headrace.runtime.fair_queue import FairQueue
 from headrace.runtime.tasks import TaskScope
 from headrace.servers.kafka.connections.connection import Connection
 from headrace.servers.kafka.connections.connection_table import ConnectionTable, parse_overrides
@@ -78,8 +78,8 @@ class KafkaServer:
         )
         """Nodes have their own: what they tell each other never waits for a client."""
         self.answers: AnswerMemory = AnswerMemory(self._look_for_deaf_later)
-        self.crowds, self.crowds_beginning = Turns(CROWDS_AT_ONCE), Turns(CROWDS_BEGINNING)
-        self.large_answers = Turns(LARGE_AT_ONCE)
+        self.crowds, self.crowds_beginning = FairQueue(CROWDS_AT_ONCE), FairQueue(CROWDS_BEGINNING)
+        self.large_answers = FairQueue(LARGE_AT_ONCE)
         self._left_behind: dict[Connection, None] = {}
         self.parked = ParkedFetches()
         self.woken = WokenFetches()

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.runtime.disk import ReadFault
-from headrace.runtime.worker_process import Companion
+from headrace.runtime.worker_process import WorkerProcess
 from headrace.storage.compaction.cleaning import clean
 from headrace.storage.compaction.job import Damaged, Failed, decode_event, is_last_event
 from headrace.storage.files.damage import DamagedLog
@@ -34,19 +34,19 @@ class CleaningWorker(Protocol):
 
 
 class InProcess:
-    """For a node that serves: the loop feels nothing of it but its disk. CompanionEnded if the process dies."""
+    """For a node that serves: the loop feels nothing of it but its disk. WorkerProcessEnded if the process dies."""
 
     def __init__(self, root: str) -> None:
-        self._companion = Companion(WORKER, root)
+        self._process = WorkerProcess(WORKER, root)
 
     async def run(self, job: CleaningJob, bytes_per_s: float) -> AsyncGenerator[Event, None]:
         line = f"{bytes_per_s!r} ".encode() + job.encode()
-        async with aclosing(self._companion.ask(line, is_last_event)) as lines:
+        async with aclosing(self._process.ask(line, is_last_event)) as lines:
             async for answer in lines:
                 yield decode_event(answer)
 
     async def rest(self) -> None:
-        await self._companion.let_go()
+        await self._process.let_go()
 
 
 class InThread:

@@ -1,7 +1,7 @@
 """Read what is left of a log, whatever has befallen it: every whole batch, and where there is none.
 
 Nothing is opened for serving, so nothing has to be in order. The disk may be one that is only looked at
-(`UntouchedDisk`); a compaction that a crash has interrupted is completed on it, as a start would do it.
+(`OverlayDisk`); a compaction that a crash has interrupted is completed on it, as a start would do it.
 Everything here blocks.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from headrace.runtime.receive_buffer import shared_memory
+from headrace.runtime.writable_bytes import writable_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ class ReceiveBuffer:
 
     def __init__(self, on_small: Callable[[], None] = lambda: None) -> None:
         self._on_small = on_small
-        self.raw, self.view = shared_memory(0)
+        self.raw, self.view = writable_bytes(0)
         self.start = 0
         self.end = 0
         self._most_used = 0
@@ -119,7 +119,7 @@ class ReceiveBuffer:
 
     def _replace(self, size: int) -> None:
         has_shrunk = len(self.raw) > BUSY >= size
-        self.raw, self.view = shared_memory(size)
+        self.raw, self.view = writable_bytes(size)
         self.start = self.end = self._frame_end = 0
         self.is_full = False
         if has_shrunk:

@@ -17,7 +17,7 @@ _HEADER: Final = sys.getsizeof(b"") - 1
 _IS_CPYTHON: Final = sys.implementation.name == "cpython"
 
 
-def shared_memory(size: int) -> tuple[bytes | bytearray, memoryview]:
+def writable_bytes(size: int) -> tuple[bytes | bytearray, memoryview]:
     """So many bytes, all zero, and a view through which they can be changed.
 
     Pages come from the system as they are written to, so what is never used costs nothing.

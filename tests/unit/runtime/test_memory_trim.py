@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from headrace.runtime import memory_trim as free_memory
-from headrace.runtime.memory_trim import FreeMemory, glibc_trim, resident_bytes
+from headrace.runtime.memory_trim import MemoryTrim, glibc_trim, resident_bytes
 
 MIB = 1 << 20
 PIECE = 64 << 10  # smaller than what the C library asks the system for by itself
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(glibc_trim() is None, reason="missing: glibc, wh
 
 def test_holes_between_what_lives_on_are_given_back() -> None:
     before = resident_bytes()
-    memory = FreeMemory()
+    memory = MemoryTrim()
     pieces = [bytes([1]) * PIECE for _ in range(PIECES)]
     kept = pieces[::16]
     del pieces
@@ -32,7 +32,7 @@ def test_what_is_needed_is_not_asked_for_again_and_again(monkeypatch: pytest.Mon
     has = [50 * MIB]
     monkeypatch.setattr(free_memory, "resident_bytes", lambda: has[-1])
     asked: list[int] = []
-    memory = FreeMemory()
+    memory = MemoryTrim()
     monkeypatch.setattr(memory, "_trim", lambda pad: asked.append(pad) or 1)
     has.append(150 * MIB)
     memory.look()
@@ -45,7 +45,7 @@ def test_what_was_in_use_when_it_was_asked_for_is_asked_for_again_ever_more_seld
 ) -> None:
     has = [50 * MIB]
     monkeypatch.setattr(free_memory, "resident_bytes", lambda: has[-1])
-    memory = FreeMemory()
+    memory = MemoryTrim()
     has.append(110 * MIB)  # an attack, which goes on while it is asked
     asked: list[int] = []
     monkeypatch.setattr(memory, "_trim", lambda pad: asked.append(pad) or 1)

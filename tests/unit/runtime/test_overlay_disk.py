@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.runtime.disk import ReadFault, SystemDisk
-from headrace.runtime.overlay_disk import UntouchedDisk
+from headrace.runtime.overlay_disk import OverlayDisk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def test_what_is_there_is_read(root: Path) -> None:
-    disk = UntouchedDisk(root)
+    disk = OverlayDisk(root)
     file = disk.open("topics/log")
     assert (file.size(), file.read(3, 2), file.read(3, 99), file.read(9, 1)) == (9, b"it", b"it was", b"")
     assert disk.read_file("meta") == b"whose it is"
@@ -42,7 +42,7 @@ def test_what_is_there_is_read(root: Path) -> None:
 
 def test_whatever_is_changed_is_seen_and_never_gets_to_the_disk(root: Path) -> None:
     before = contents(root)
-    disk = UntouchedDisk(root)
+    disk = OverlayDisk(root)
     file = disk.open("topics/log")
     file.truncate(5)
     file.append([b"was", b" not"])
@@ -68,7 +68,7 @@ def test_cuts_and_appends_in_any_order_are_as_on_a_real_disk(root: Path) -> None
     real_root.mkdir()
     (real_root / "log").write_bytes(b"as it was")
     real = SystemDisk(real_root)
-    ours, theirs = UntouchedDisk(root).open("topics/log"), real.open("log")
+    ours, theirs = OverlayDisk(root).open("topics/log"), real.open("log")
     for _ in range(500):
         if chance.random() < 0.5:
             size = chance.randint(0, theirs.size())
@@ -90,17 +90,17 @@ def test_what_the_device_cannot_read_is_said_of_those_bytes(root: Path, monkeypa
 
     monkeypatch.setattr("os.pread", refuse)
     with pytest.raises(ReadFault) as fault:
-        UntouchedDisk(root).open("topics/log").read(3, 2)
+        OverlayDisk(root).open("topics/log").read(3, 2)
     assert (fault.value.path, fault.value.position) == ("topics/log", 3)
 
 
 def test_nobody_looks_while_a_node_runs_and_none_starts_while_somebody_looks(root: Path) -> None:
     held = SystemDisk(root)
     with pytest.raises(BlockingIOError, match="in use by a node"):
-        UntouchedDisk(root)
-    UntouchedDisk(root, is_ours=True).close()
+        OverlayDisk(root)
+    OverlayDisk(root, is_ours=True).close()
     held.close()
-    looked_at, also = UntouchedDisk(root), UntouchedDisk(root)
+    looked_at, also = OverlayDisk(root), OverlayDisk(root)
     with pytest.raises(BlockingIOError):
         SystemDisk(root)
     looked_at.close()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from headrace.runtime.fair_queue import Turns
+from headrace.runtime.fair_queue import FairQueue
 
 
 class Desk:
     """Everybody who has a turn is noted, and stays until told to go."""
 
     def __init__(self, places: int) -> None:
-        self.turns = Turns(places)
+        self.turns = FairQueue(places)
         self.came: list[str] = []
         self._goes: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -81,7 +81,7 @@ async def test_a_place_is_not_lost_with_whoever_is_cancelled_in_it() -> None:
 
 
 async def test_a_call_to_somebody_who_does_not_come_any_more_goes_to_the_next() -> None:
-    turns = Turns(1)
+    turns = FairQueue(1)
     came = []
 
     async def work(name: str) -> None:
@@ -101,7 +101,7 @@ async def test_a_call_to_somebody_who_does_not_come_any_more_goes_to_the_next() 
 
 async def test_who_is_cancelled_while_it_is_called_does_not_take_the_place_along() -> None:
     """A task that was cancelled leaves the line only in its next step."""
-    turns = Turns(1)
+    turns = FairQueue(1)
     came = []
 
     async def work(name: str) -> None:
@@ -120,7 +120,7 @@ async def test_who_is_cancelled_while_it_is_called_does_not_take_the_place_along
 
 async def test_between_two_turns_everybody_else_has_one() -> None:
     """Also if nobody awaits anything in its turn."""
-    turns = Turns(1)
+    turns = FairQueue(1)
     seen: list[str] = []
 
     async def work() -> None:
