@@ -55,9 +55,9 @@ class BatchReader:
                 return None
             if self._damage:
                 end_offset = self._end_before_damage(offset, end_offset)
-            chain, positions = self._segments, self._positions
-            segments = chain.segments
-            number = chain.number_of(offset)
+            log_segments, positions = self._segments, self._positions
+            segments = log_segments.segments
+            number = log_segments.number_of(offset)
             segment = segments[number]
             if not at_least_one and not self._cache.has_room(segment):
                 return None
@@ -65,7 +65,7 @@ class BatchReader:
             while start == segment.size and number + 1 < len(segments):  # a gap: go on with the next batch there is
                 number += 1
                 segment, start = segments[number], 0
-            segment_end = chain.end_of(number)
+            segment_end = log_segments.end_of(number)
             limit = segment.size if end_offset >= segment_end else positions.position_of(segment, end_offset)
             if limit <= start:
                 return None

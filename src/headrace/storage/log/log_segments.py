@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.storage.files.disk_errors import NO_SPACE
-from headrace.storage.log import rolling
 from headrace.storage.log.repairs import SyncTruncation
+from headrace.storage.segments import rolling
 from headrace.storage.segments.segment import Segment
 
 if TYPE_CHECKING:

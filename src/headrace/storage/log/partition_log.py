@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from headrace.model.errors import DiskFailure
 from headrace.model.names import Offset
 from headrace.storage.files.damage import KnownDamage
-from headrace.storage.log import rolling
 from headrace.storage.log.batch_positions import BatchPositions
 from headrace.storage.log.batch_reader import BatchReader
 from headrace.storage.log.flushing import Flushing
@@ -20,12 +19,13 @@ from headrace.storage.log.hints import Hints
 from headrace.storage.log.log_compaction import LogCompaction
 from headrace.storage.log.log_segments import LogSegments
 from headrace.storage.log.log_state import LogState
-from headrace.storage.log.repairs import Repairs
+from headrace.storage.log.lost_indexes import LostIndexes
 from headrace.storage.log.retention import Retention
 from headrace.storage.log.spans import Spans
 from headrace.storage.log.timestamp_lookup import TimestampLookup
 from headrace.storage.log.transaction_indexes import TransactionIndexes
 from headrace.storage.log.truncation import CutFiles, CutSearch
+from headrace.storage.segments import rolling
 from headrace.storage.segments.producer_snapshots import ProducerSnapshots
 from headrace.wire.batches.header import CONTROL_BIT, LENGTH_OVERHEAD
 from headrace.wire.batches.markers import decode_marker
@@ -92,7 +92,7 @@ class PartitionLog(LogState):
     def repair_beside(self, run: Callable[[Repair], None]) -> None:
         """From now on what takes long is not done at once, where others wait for the loop: `run` has it done. Until it
         is, readers hear NotYet."""
-        Repairs(self, self._segments, self.transaction_indexes, self._cache, run).take_over(self._positions)
+        LostIndexes(self, self._segments, self.transaction_indexes, self._cache, run).take_over(self._positions)
 
     @property
     def segments(self) -> tuple[Segment, ...]:

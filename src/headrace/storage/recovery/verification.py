@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.integrity.verify import BadBatch, checked_batches
-from headrace.storage.log.rolling import is_too_wide
 from headrace.storage.recovery.torn_end import cut_torn_end
 from headrace.storage.segments.index_files import BadIndex
+from headrace.storage.segments.rolling import is_too_wide
 from headrace.storage.segments.scan import header_at, headers_from
 
 if TYPE_CHECKING:
