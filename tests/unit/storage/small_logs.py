@@ -91,7 +91,7 @@ def reopened(log: PartitionLog, *, recovery_point: int | None = None, is_clean: 
 
 def end_if_cut(log: PartitionLog, offset: int) -> int:
     """Where the log would end after `truncate(offset)`."""
-    search = log.begin_cut(offset)
+    search = log.begin_truncation(offset)
     return log.next_offset if search is None else search.find().end_offset
 
 

@@ -152,15 +152,15 @@ def test_an_index_may_leave_memory_while_a_thread_looks(disk: SystemDisk, monkey
                 slot.__set__(index, None)
         return found
 
-    search = log.begin_cut(last.base_offset + 3)
+    search = log.begin_truncation(last.base_offset + 3)
     assert search is not None
     with monkeypatch.context() as patch:
         patch.setattr(TransactionIndex, "entries", property(get, slot.__set__))
         found = search.find()
-    files = log.apply_cut(found)
+    files = log.apply_truncation(found)
     assert files is not None
     files.write()
-    log.finish_cut(files)
+    log.finish_truncation(files)
     assert aborted_in(log) == EVERY[:1]
 
 

@@ -192,12 +192,12 @@ def test_what_is_left_of_a_log_that_is_cut_during_a_round_is_flushed_too() -> No
         scene.flusher.want(log, is_urgent=True)
         while not scene.syncs:
             await asyncio.sleep(0.0001)
-        search = log.begin_cut(1)
+        search = log.begin_truncation(1)
         assert search is not None
-        files = log.apply_cut(search.find())
+        files = log.apply_truncation(search.find())
         assert files is not None
         await scene.world.threads.run(files.write, lane=LANE)
-        log.finish_cut(files)
+        log.finish_truncation(files)
         await asyncio.sleep(1)
         assert (log.flushed_offset, log.next_offset) == (1, 1)
         assert scene.flushed[-1] is log

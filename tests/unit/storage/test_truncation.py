@@ -77,14 +77,14 @@ def test_slices_are_no_longer_current_before_their_file_is_cut(disk: SystemDisk)
     log = log_of(disk, 40, LogSettings(retention_ms=None))
     piece = log.read(36, 1 << 20, 40, at_least_one=True)
     assert piece is not None
-    search = log.begin_cut(35)
+    search = log.begin_truncation(35)
     assert search is not None
-    files = log.apply_cut(search.find())
+    files = log.apply_truncation(search.find())
     assert files is not None
     assert not piece.is_current
     piece.release()
     files.write()
-    log.finish_cut(files)
+    log.finish_truncation(files)
 
 
 def test_cutting_below_the_start_leaves_an_empty_log_there(disk: SystemDisk) -> None:

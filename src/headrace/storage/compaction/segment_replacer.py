@@ -1,4 +1,4 @@
-"""Cleaned segments take their place in logs that are in use, which may be cut or closed meanwhile."""
+"""Cleaned segments replace others in logs that are in use, and that may be truncated or closed meanwhile."""
 
 from __future__ import annotations
 

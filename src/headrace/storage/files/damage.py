@@ -1,4 +1,4 @@
-"""The words for a log whose bytes are not what was written."""
+"""Errors for a log whose bytes are not those that were written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps on the disk that are made to their end, in threads, whatever becomes of those who asked for them."""
+"""Work on the disk, in threads. What has begun is finished, also if whoever asked for it is cancelled."""
 
 from __future__ import annotations
 

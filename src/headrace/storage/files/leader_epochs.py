@@ -1,4 +1,4 @@
-"""Which leader wrote from which offset on: what replicas compare to find where they parted."""
+"""Which leader wrote from which offset on: what replicas compare to find where their logs differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read what is left of a log, whatever has befallen it: every whole batch, and where there is none.
+"""Read what is left of a damaged log: every whole batch, and where bytes are lost.
 
 Nothing is opened for serving, so nothing has to be in order. The disk may be one that is only looked at
 (`OverlayDisk`); a compaction that a crash has interrupted is completed on it, as a start would do it.

@@ -1,4 +1,4 @@
-"""What a log can be asked to write so that the next start has less to read. All of it could be made again."""
+"""Files that make the next start quicker: index entries and leader epochs. All of it could be read from the batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compaction has to know of a log that is in use, and how cleaned segments come into it."""
+"""Compaction of a log that is in use: which segments can be cleaned, and how cleaned ones replace them."""
 
 from __future__ import annotations
 

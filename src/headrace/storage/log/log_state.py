@@ -34,7 +34,7 @@ class LoadedLog:
 
 
 class LogState:
-    """A log as its parts know it. They change it too, each what is its own to change."""
+    """What each part of a log sees of the others: retention moves the start, an append the end, a flush the flushed end."""
 
     __slots__ = (
         "cleaner_checkpoint",

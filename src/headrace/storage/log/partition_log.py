@@ -24,7 +24,7 @@ from headrace.storage.log.retention import Retention
 from headrace.storage.log.spans import Spans
 from headrace.storage.log.timestamp_lookup import TimestampLookup
 from headrace.storage.log.transaction_indexes import TransactionIndexes
-from headrace.storage.log.truncation import CutFiles, CutSearch
+from headrace.storage.log.truncation import TruncatedFiles, TruncationSearch
 from headrace.storage.segments import rolling
 from headrace.storage.segments.producer_snapshots import ProducerSnapshots
 from headrace.wire.batches.header import CONTROL_BIT, LENGTH_OVERHEAD
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.storage.log.log_state import LoadedLog
     from headrace.storage.log.repairs import Repair
     from headrace.storage.log.timestamp_lookup import FoundRecord
-    from headrace.storage.log.truncation import FoundCut
+    from headrace.storage.log.truncation import FoundTruncation
     from headrace.storage.segments.segment import Segment
     from headrace.storage.segments.segment_cache import SegmentCache
     from headrace.storage.settings import LogSettings
@@ -212,34 +212,34 @@ class PartitionLog(LogState):
         thread."""
         return TimestampLookup(self, self._segments, pause).newest()
 
-    # Cutting
+    # Truncating
 
     def truncate(self, offset: int) -> None:
         """Remove every batch that ends at or after `offset`, at once. This reads, and waits for the device: for a log
         that is in use, see `LogStore.truncation`."""
-        search = self.begin_cut(offset)
+        search = self.begin_truncation(offset)
         if search is None:
             return
-        files = self.apply_cut(search.find())
+        files = self.apply_truncation(search.find())
         assert files is not None, "a log has changed while nobody else could"
         try:
             files.write()
         finally:
-            self.finish_cut(files)
+            self.finish_truncation(files)
 
-    def begin_cut(self, offset: int) -> CutSearch | None:
-        """The first step of a cut; None if the log ends by `offset`."""
-        return None if offset >= self.next_offset else CutSearch.of(self, self._segments, offset)
+    def begin_truncation(self, offset: int) -> TruncationSearch | None:
+        """The first step of a truncation; None if the log ends by `offset`."""
+        return None if offset >= self.next_offset else TruncationSearch.of(self, self._segments, offset)
 
-    def is_as_in(self, search: CutSearch) -> bool:
+    def is_as_in(self, search: TruncationSearch) -> bool:
         """False once a segment was added, has expired or was compacted."""
         was = (search.segments, search.start_offset, search.next_offset)
         return was == (self.segments, self.start_offset, self.next_offset)
 
-    def apply_cut(self, found: FoundCut) -> CutFiles | None:
+    def apply_truncation(self, found: FoundTruncation) -> TruncatedFiles | None:
         """The log ends there from now on. None, and nothing has changed, if it is not as it was when the search began.
 
-        Until `finish_cut` nothing is appended, and no segment is added or expires: its files are not what they seem.
+        Until `finish_truncation` nothing is appended, and no segment is added or expires: the files are still longer.
         """
         if not self.is_as_in(found.search):
             return None
@@ -255,9 +255,9 @@ class PartitionLog(LogState):
                 is_aborted_too_long = found.last.segment.aborted.drop_saved()
         self._end_at(found)
         segments.is_being_cut = True
-        return CutFiles(found, dropped, file, segments.active, is_aborted_too_long)
+        return TruncatedFiles(found, dropped, file, segments.active, is_aborted_too_long)
 
-    def _end_at(self, found: FoundCut) -> None:
+    def _end_at(self, found: FoundTruncation) -> None:
         end_offset = found.end_offset
         self.producers.reset(found.producers.entries())  # the same object: others hold it
         self.cuts += 1
@@ -270,7 +270,7 @@ class PartitionLog(LogState):
         self.epochs.truncate_end(end_offset)
         self._snapshots.note_cut()
 
-    def finish_cut(self, files: CutFiles) -> None:
+    def finish_truncation(self, files: TruncatedFiles) -> None:
         """Its files are as the log says, and on the device; or the disk has failed, and the log takes no more."""
         segments = self._segments
         if files.file is not None:

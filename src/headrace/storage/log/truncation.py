@@ -1,11 +1,11 @@
-"""Cutting off the end of a log, in three steps, so that a large segment or a busy disk holds nobody up.
+"""Truncating a log, in three steps, so that a large segment or a busy disk holds nobody up.
 
-1. `CutSearch.find`, in a thread: where the log will end, who its producers were there, and what its last segment will
-   be. That reads the headers of a whole segment, or of more.
-2. `PartitionLog.apply_cut`, on the loop: from this moment on the log ends there. Its files are still longer, but nobody
-   reads beyond what the log says.
-3. `CutFiles.write`, in a thread: the files follow, and that is on the device when it returns. Else a power cut could
-   mix the bytes that were cut off with those that are written in their place.
+1. `TruncationSearch.find`, in a thread: where the log will end, who its producers were there, and what its last segment
+   will be. That reads the headers of a whole segment, or of more.
+2. `PartitionLog.apply_truncation`, on the loop: from this moment on the log ends there. Its files are still longer, but
+   nobody reads beyond what the log says.
+3. `TruncatedFiles.write`, in a thread: the files follow, and that is on the device when it returns. Else a power cut
+   could mix the bytes that were cut off with those that are written in their place.
 
 Nothing may be written to the log from the first step to the end of the last.
 """
@@ -47,8 +47,8 @@ class Last(NamedTuple):
     """What it will be then: its size and its indexes. Of aborted transactions it may still have too many."""
 
 
-class FoundCut(NamedTuple):
-    search: CutSearch
+class FoundTruncation(NamedTuple):
+    search: TruncationSearch
     end_offset: int
     last: Last | None
     """None if nothing of the log stays."""
@@ -56,7 +56,7 @@ class FoundCut(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CutSearch:
+class TruncationSearch:
     """Everything from `offset` on is to go. Taken on the loop; works on files that it opens itself.
 
     Compaction and retention go on meanwhile. Whoever sees that the log is another one by now has to search again.
@@ -85,7 +85,7 @@ class CutSearch:
             log.settings.index_interval_bytes,
         )
 
-    def find(self) -> FoundCut:
+    def find(self) -> FoundTruncation:
         """Blocking; changes nothing of the log. DamagedLog if it cannot be read, Refusal if it cannot be opened now."""
         try:
             return reads_log(self._find)()
@@ -94,7 +94,7 @@ class CutSearch:
                 raise no_descriptor(self.directory) from error
             raise DiskFailure(f"the disk refused to read {self.directory}: {error}") from error
 
-    def _find(self) -> FoundCut:
+    def _find(self) -> FoundTruncation:
         names = self.disk.list(self.directory)
         last: Last | None
         end_offset, last = self._find_last()
@@ -103,7 +103,7 @@ class CutSearch:
         else:
             self._find_aborted(last, end_offset, names)
         replayed = replay_producers(self.disk, self.directory, names, self.segments, end_offset)
-        return FoundCut(self, end_offset, last, replayed.producers)
+        return FoundTruncation(self, end_offset, last, replayed.producers)
 
     def _find_last(self) -> tuple[int, Last]:
         """Batches are cut whole. After a gap the log ends with the batch before it: a start knows of no end but that,
@@ -159,10 +159,10 @@ class CutSearch:
 
 
 @dataclass(slots=True)
-class CutFiles:
+class TruncatedFiles:
     """What is left to do once the log ends where it was cut."""
 
-    found: FoundCut
+    found: FoundTruncation
     dropped: Sequence[str]
     """Files of segments that went as a whole."""
     file: File | None

@@ -1,4 +1,4 @@
-"""The indexes of aborted transactions, when a log is opened: what is believed of them, and what the batches say."""
+"""The indexes of aborted transactions when a log is opened: which entries are kept, and which are read from batches."""
 
 from __future__ import annotations
 

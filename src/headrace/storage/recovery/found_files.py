@@ -1,4 +1,4 @@
-"""What a start finds of a log, once it is rid of what a crash has left half done."""
+"""The files of a log that is opened, after those were removed that a crash has left half done."""
 
 from __future__ import annotations
 

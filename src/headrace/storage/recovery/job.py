@@ -1,4 +1,4 @@
-"""What a log is to be opened by, and what is told of it afterwards."""
+"""What recovery is asked to open, and what it reports."""
 
 from __future__ import annotations
 

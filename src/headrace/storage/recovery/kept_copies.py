@@ -1,4 +1,4 @@
-"""What a start takes out of a log that may be worth a look is kept beside it."""
+"""Bytes that recovery cuts off are kept in files beside the log if whole batches are among them."""
 
 from __future__ import annotations
 

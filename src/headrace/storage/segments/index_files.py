@@ -1,4 +1,4 @@
-"""Index files: extended, written anew, cut."""
+"""Writing index files: whole, or what was added at the end, or cut shorter."""
 
 from __future__ import annotations
 

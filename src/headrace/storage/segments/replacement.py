@@ -1,4 +1,4 @@
-"""A cleaned segment takes the place of those that it was made from. A crash at any step leaves the old ones or the new.
+"""A cleaned segment replaces those that it was made from. A crash at any step leaves the old ones or the new.
 
     1. The cleaned log is flushed under a name for now.                          A start removes it.
     2. That name is flushed, then an empty file `base-end.swap` is made, too.    A start goes on from here:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.storage.compaction.segment_replacer import SegmentReplacer
     from headrace.storage.files.disk_work import DiskWork
     from headrace.storage.log.partition_log import PartitionLog
-    from headrace.storage.log.truncation import CutSearch, FoundCut
+    from headrace.storage.log.truncation import FoundTruncation, TruncationSearch
     from headrace.storage.store.checkpointing import Checkpoints
 
 
@@ -54,7 +54,7 @@ class Truncation:
                 if log.is_as_in(found.search):  # otherwise it is searched again
                     await self._cut(log, found, on_cut)
 
-    async def _find_cut(self, log: PartitionLog, offset: int) -> FoundCut | None:
+    async def _find_cut(self, log: PartitionLog, offset: int) -> FoundTruncation | None:
         """None if there is nothing to cut off. Without a lock: it may read for seconds."""
         while (search := await self._begin_cut(log, offset)) is not None:
             try:
@@ -64,19 +64,19 @@ class Truncation:
                     raise
         return None
 
-    async def _begin_cut(self, log: PartitionLog, offset: int) -> CutSearch | None:
+    async def _begin_cut(self, log: PartitionLog, offset: int) -> TruncationSearch | None:
         """What a replacement has left to do is done before anybody looks: snapshots that it removes would mislead."""
         async with self._replacer.rewriting:
             await self._replacer.settle_held(log)
-            return log.begin_cut(offset)
+            return log.begin_truncation(offset)
 
-    async def _cut(self, log: PartitionLog, found: FoundCut, on_cut: Callable[[], None] | None) -> None:
+    async def _cut(self, log: PartitionLog, found: FoundTruncation, on_cut: Callable[[], None] | None) -> None:
         await self._replacer.lower_checkpoint(log, found.end_offset)
         start_offset = min(log.start_offset, found.search.offset)
         # To its end, also if the caller is cancelled: what was stored has to be known.
         if not await outlast(self._checkpoints.lower(log.log_id, found.end_offset, start_offset)):
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: the log cannot be truncated safely")
-        files = log.apply_cut(found)
+        files = log.apply_truncation(found)
         if files is None:
             return  # a segment was added or has expired meanwhile
         if on_cut is not None:
@@ -84,4 +84,4 @@ class Truncation:
         try:
             await self._work.run(files.write, lane=LANE)
         finally:
-            log.finish_cut(files)
+            log.finish_truncation(files)
