@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.metadata.image.cluster_image import Topic
     from headrace.model.names import TopicId
-    from headrace.runtime.fair_queue import Turns
+    from headrace.runtime.fair_queue import FairQueue
     from headrace.runtime.network import Address, Chunk, Link
     from headrace.runtime.tasks import TaskScope
     from headrace.servers.kafka.limits.parked_fetches import ParkedFetches
@@ -26,7 +26,7 @@ class KafkaListener(Protocol):
     is_for_nodes: bool
     parked: ParkedFetches
     woken: WokenFetches
-    crowds_beginning: Turns
+    crowds_beginning: FairQueue
     described_topics: dict[TopicId, tuple[Topic, object, MetadataResponseTopic]]
 
     def advertised_to(self, connection: ClientConnection) -> Address: ...

@@ -34,7 +34,7 @@ class LoadedLog:
 
 
 class LogState:
-    """What each part of a log sees of the others: retention moves the start, an append the end, a flush the flushed end."""
+    """What each part of a log sees of the others: retention moves the start, an append the end, a flush what is safe."""
 
     __slots__ = (
         "cleaner_checkpoint",

@@ -8,7 +8,7 @@ from headrace.servers.kafka.interfaces import KafkaListener
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
-    from headrace.runtime.fair_queue import Turns
+    from headrace.runtime.fair_queue import FairQueue
     from headrace.servers.kafka.connections.connection import Connection
     from headrace.servers.kafka.connections.connection_table import ConnectionTable
     from headrace.servers.kafka.limits.answer_memory import AnswerMemory
@@ -23,8 +23,8 @@ class ConnectionListener(KafkaListener, Protocol):
     connections: ConnectionTable[Connection]
     requests: RequestMemory
     answers: AnswerMemory
-    crowds: Turns
-    large_answers: Turns
+    crowds: FairQueue
+    large_answers: FairQueue
 
     def opened(self, connection: Connection) -> None: ...
 
