@@ -33,7 +33,7 @@ test-long: $(VENV)/.dev ## run the campaigns: crashes, power cuts, thousands of 
 	$(BIN)/pytest -m long $(ARGS)
 	$(BIN)/pytest tests/properties --hypothesis-profile=default
 
-check: $(VENV)/.dev ## format, lint, types, import contracts, generated code
+check: $(VENV)/.dev ## format, lint, types, import contracts, generated code, shape
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -41,16 +41,19 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, generated code
 	$(BIN)/python tools/generate_messages.py --check
 	$(BIN)/python tools/write_settings_page.py --check
 	$(BIN)/python -m tools.write_malformed_page --check
+	$(BIN)/python -m tools.write_rooms_map --check
 	$(BIN)/python -m tools.planted --check
+	$(BIN)/python -m tools.shape --check
 
 format: $(VENV)/.dev ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generate: $(VENV)/.dev ## write wire/messages from wire/schemas, docs/settings.md and docs/malformed-batches.md
+generate: $(VENV)/.dev ## write wire/messages from wire/schemas, docs/settings.md, docs/malformed-batches.md and the map of rooms
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python tools/write_settings_page.py
 	$(BIN)/python -m tools.write_malformed_page
+	$(BIN)/python -m tools.write_rooms_map
 
 wheel: $(VENV)/bin/python ## build the package for `pip install --find-links dist headrace`
 	$(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .

@@ -81,6 +81,7 @@ class _NobodyListens:
     def jumped(self, before: ClusterImage, after: ClusterImage) -> None: ...
 
 
+# size: the pending image, what is agreed on, and who waits for either change together, in the order of the log
 class Quorum:
     """One voter's part."""
 

@@ -34,7 +34,7 @@ class LoadedLog:
 
 
 class LogState:
-    """What each part of a log sees of the others: retention moves the start, an append the end, a flush what is safe."""
+    """What each part of a log sees of the others: retention moves the start, an append the end, a flush its safe end."""
 
     __slots__ = (
         "cleaner_checkpoint",
