@@ -34,7 +34,7 @@ class LoadedLog:
 
 
 class LogState:
-    """What each part of a log sees of the others: retention moves the start, an append the end, a flush its safe end."""
+    """What a log's parts see of each other: retention moves its start, an append its end, a flush what is flushed."""
 
     __slots__ = (
         "cleaner_checkpoint",
