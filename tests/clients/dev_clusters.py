@@ -20,7 +20,7 @@ class DevCluster(NamedTuple):
     addresses: str
     pid: int
     log_path: Path
-    ready: str
+    ready: str = ""
     """The line by which it says so."""
 
     def pid_of(self, node_id: int) -> int:

@@ -24,9 +24,11 @@ pytest_plugins = ["tests.clients.node_fixtures"]
 
 _LESS_PATIENCE = """
 import sys
-from headrace.cli import absences, app, session
+from headrace.cli import app
+from headrace.cli.messages import absent_nodes
+from headrace.cli.terminal import session
 session.RETRY_FOR_S = 3.0
-absences.HICCUP_S = 3.5
+absent_nodes.HICCUP_S = 3.5
 sys.exit(app.run(sys.argv[1:]))
 """
 IMPATIENT = (sys.executable, "-c", _LESS_PATIENCE)
