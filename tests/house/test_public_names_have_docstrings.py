@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SOURCE: Final = Path(__file__).parents[2] / "src"
-PACKAGES: Final = ("headrace_spark",)
+PACKAGES: Final = ("headrace_spark", "headrace/client", "headrace/testing")
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
