@@ -329,7 +329,7 @@ def test_damage_that_a_start_does_not_look_for_is_never_taken_for_records(
 
     Unless the scrub was there first: then the node refuses to send it, and the client waits for it in vain.
     """
-    node.view.configs["headrace.scrub.max.bytes.per.second"] = "0"
+    node.configs["headrace.scrub.max.bytes.per.second"] = "0"
     path, position, size = data.place_of(100)
     flip(path, position + size // 2)
     before = path.read_bytes()

@@ -65,8 +65,9 @@ async def _play(stream: bytes, piece: int) -> None:
 
 
 def _connection() -> tuple[HttpConnection, Wire]:
-    node: Any = SimpleNamespace(is_ready=False, why_not_serving="it starts", topics=())
-    connection, wire = HttpConnection(ConsoleServer(node)), Wire()
+    world: Any = SimpleNamespace()
+    health: Any = SimpleNamespace(is_ready=False, why_not_serving="it starts")
+    connection, wire = HttpConnection(ConsoleServer(world, health)), Wire()
     connection.connected(wire)  # type: ignore[arg-type]
     return connection, wire
 

@@ -72,8 +72,8 @@ class HighWatermark(RuleBasedStateMachine):
 
     @rule(is_refused=st.booleans())
     def hear_that_it_is_refused_or_hear_nothing(self, is_refused: bool) -> None:
-        if self.proposed is not None:
-            self.in_doubt = set() if is_refused else self.in_doubt | self.proposed
+        if self.proposed is not None and not is_refused:  # an earlier one, not heard of, may still be agreed to
+            self.in_doubt |= self.proposed
         self.proposed = None
         self.replica.proposal_ended(is_refused=is_refused)
 

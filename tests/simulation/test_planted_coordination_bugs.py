@@ -26,7 +26,7 @@ from headrace.servers.kafka.handlers.records.produced_batches import ProducedBat
 from headrace.simulation.groups_and_transactions import CLASSIC, MODERN, TRANSACTIONS, TRANSFORMATION
 from headrace.simulation.history.history import Kind, Violation
 from headrace.simulation.scenario import run_scenario
-from headrace.storage.log.partition_log import PartitionLog
+from headrace.storage.log.transaction_indexes import TransactionIndexes
 from headrace.storage.recovery.aborted import RecoveredAborts
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def show_one_beyond_the_stable(patch: pytest.MonkeyPatch) -> None:
 
 
 def name_no_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PartitionLog, "aborted_between", lambda *_: [])
+    patch.setattr(TransactionIndexes, "aborted_between", lambda *_: [])
 
 
 def show_what_is_undecided(patch: pytest.MonkeyPatch) -> None:

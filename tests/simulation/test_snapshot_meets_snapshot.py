@@ -33,7 +33,13 @@ def test_a_snapshot_that_comes_while_another_is_taken(monkeypatch: pytest.Monkey
         controller, (late, _) = controller_and_others(cluster)
         assert late.node is not None
         installed: list[object] = []
-        late.node.quorum._on_install = lambda before, after: installed.append(after)
+        jumped = late.node.reconciler.jumped
+
+        def noting(before: ClusterImage, after: ClusterImage) -> None:
+            installed.append(after)
+            jumped(before, after)
+
+        monkeypatch.setattr(late.node.reconciler, "jumped", noting)
         late.host.threads.slowness["general"] = SLOWNESS
         late.host.pause()
         await controller.host.start(decide_much(controller), "controller")

@@ -362,6 +362,6 @@ def test_wrong_descriptors_are_told_with_their_line(spark: SparkSession, tmp_pat
         tables_of(spark, wrong, {"orders": records(spark, [])})
     assert caught.value.line == 7
     (tmp_path / "shop.desc").write_bytes(b"\xff\xff")
-    with pytest.raises(PipelineError, match="no complete set of Protobuf descriptors") as caught:
+    with pytest.raises(PipelineError, match="is not a complete set of Protobuf descriptors") as caught:
         tables_of(spark, wrong, {"orders": records(spark, [])})
     assert caught.value.line == 6
