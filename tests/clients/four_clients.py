@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PATIENCE_MS = int(PATIENCE_S * 1000)
+UNTIL_FLUSHED_MS = 60_000  # librdkafka's flush does not wait for it: what came before travels together, however slowly
 LINGER_MS = 20  # long enough that messages travel together, so that there is something to compress
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
@@ -75,8 +76,8 @@ class Confluent:
     def write(
         self, servers: str, topic: str, messages: Sequence[Message], *, codec: str = "none", acks: int | str = "all"
     ) -> list[int]:
-        settings = {"bootstrap.servers": servers, "compression.type": codec, "acks": acks, "linger.ms": LINGER_MS}
-        producer = Producer(settings)
+        together = {"linger.ms": UNTIL_FLUSHED_MS}
+        producer = Producer({"bootstrap.servers": servers, "compression.type": codec, "acks": acks, **together})
         offsets: list[int] = []
         errors: list[KafkaError] = []
 
