@@ -1,1 +1,1 @@
-"""Who leads a partition, who may be elected, and whose log goes on after outage; may touch decisions and the image."""
+"""Who leads a partition, who may be elected, whose log goes on after an outage; may touch decisions and the image."""
