@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
 from headrace.metadata.configs.config_keys import ConfigResource, ResourceKind
+from headrace.metadata.image.access_image import EMPTY_ACCESS, AccessImage
 from headrace.metadata.image.maps import Map, OpenMap
 from headrace.metadata.image.records import (
+    AclChanged,
     ClusterNamed,
     ConfigChanged,
     Endpoint,
@@ -23,6 +25,8 @@ from headrace.metadata.image.records import (
     PartitionChanged,
     PartitionCreated,
     ProducerIdsReserved,
+    QuotaChanged,
+    ScramChanged,
     TopicCreated,
     TopicDeleted,
 )
@@ -140,6 +144,7 @@ class ClusterImage:
     """How often nodes were registered: the highest broker epoch."""
     leaderless: Map[LogId, None]
     """Partitions that nobody leads."""
+    access: AccessImage
 
     def apply(self, record: MetadataRecord) -> ClusterImage:
         return self.apply_all((record,))
@@ -209,6 +214,7 @@ EMPTY_IMAGE = ClusterImage(
     loads=Map(),
     registrations=0,
     leaderless=Map(),
+    access=EMPTY_ACCESS,
 )
 
 
@@ -225,6 +231,7 @@ class Draft:
     """
 
     __slots__ = (
+        "_access",
         "_configs",
         "_image",
         "_leaderless",
@@ -244,6 +251,7 @@ class Draft:
         self._leaderless: OpenMap[LogId, None] = image.leaderless.open()
         self._partitions: dict[TopicId, OpenMap[int, Partition]] = {}
         self._partition_count = image.partition_count
+        self._access = image.access
 
     def finish(self) -> ClusterImage:
         for topic_id, partitions in self._partitions.items():
@@ -256,6 +264,7 @@ class Draft:
             partition_count=self._partition_count,
             loads=self._loads.close(),
             leaderless=self._leaderless.close(),
+            access=self._access,
         )
 
     def apply(self, record: MetadataRecord) -> None:
@@ -286,6 +295,8 @@ class Draft:
                     cluster_id=record.cluster_id,
                     registrations=max(self._image.registrations, record.registrations),
                 )
+            case ScramChanged() | AclChanged() | QuotaChanged():
+                self._access = self._access.after(record)
             case _:
                 assert_never(record)
 
@@ -427,6 +438,8 @@ def changes(records: Iterable[MetadataRecord]) -> Changes:
                 nodes[record.node_id] = None
             case TopicCreated() | ProducerIdsReserved() | ClusterNamed():
                 pass
+            case ScramChanged() | AclChanged() | QuotaChanged():
+                pass  # who needs them looks at the image's part, which is another object when it has changed
             case _:
                 assert_never(record)
     return Changes(

@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never, cast
 
+from headrace.access.authentication.credentials import ScramMechanism, ScramUser, ScramVerifier
+from headrace.access.identity import Principal
+from headrace.access.operations import Operation, PatternType, Permission, ResourceType
+from headrace.access.quotas.entity import EntityPart
+from headrace.access.rules.acl import Acl
 from headrace.metadata.configs.config_keys import ConfigResource, ResourceKind
 from headrace.metadata.image.records import (
+    AclChanged,
     ClusterNamed,
     ConfigChanged,
     Endpoint,
@@ -20,6 +26,8 @@ from headrace.metadata.image.records import (
     PartitionChanged,
     PartitionCreated,
     ProducerIdsReserved,
+    QuotaChanged,
+    ScramChanged,
     TopicCreated,
     TopicDeleted,
 )
@@ -28,7 +36,10 @@ from headrace.wire.messages import metadata_records as wire
 from headrace.wire.primitives import Malformed, Reader, Writer
 
 if TYPE_CHECKING:
+    from headrace.metadata.image.records import AccessRecord
     from headrace.wire.primitives import Buffer
+
+AccessWireRecord = wire.ScramChangedRecord | wire.AclChangedRecord | wire.QuotaChangedRecord
 
 WireRecord = (
     wire.ClusterNamedRecord
@@ -41,6 +52,7 @@ WireRecord = (
     | wire.PartitionChangedRecord
     | wire.ConfigChangedRecord
     | wire.ProducerIdsReservedRecord
+    | AccessWireRecord
 )
 
 _RECORD_TYPES: Final[dict[int, type[WireRecord]]] = {
@@ -56,6 +68,9 @@ _RECORD_TYPES: Final[dict[int, type[WireRecord]]] = {
         wire.PartitionChangedRecord,
         wire.ConfigChangedRecord,
         wire.ProducerIdsReservedRecord,
+        wire.ScramChangedRecord,
+        wire.AclChangedRecord,
+        wire.QuotaChangedRecord,
     )
 }
 
@@ -154,8 +169,66 @@ def _to_wire(record: MetadataRecord) -> WireRecord:
             return wire.ProducerIdsReservedRecord(record.node_id, record.next_producer_id)
         case ClusterNamed():
             return wire.ClusterNamedRecord(record.cluster_id, record.registrations)
+        case ScramChanged() | AclChanged() | QuotaChanged():
+            return _access_to_wire(record)
         case _:
             assert_never(record)
+
+
+def _access_to_wire(record: AccessRecord) -> AccessWireRecord:
+    match record:
+        case ScramChanged(user, it):
+            if it is None:
+                return wire.ScramChangedRecord(user.name, user.mechanism, 0, None, None, None)
+            return wire.ScramChangedRecord(
+                user.name, user.mechanism, it.iterations, it.salt, it.stored_key, it.server_key
+            )
+        case AclChanged(acl, exists):
+            return wire.AclChangedRecord(
+                acl.resource_type,
+                acl.name,
+                acl.pattern,
+                acl.principal.kind,
+                acl.principal.name,
+                acl.host,
+                acl.operation,
+                acl.permission,
+                exists,
+            )
+        case QuotaChanged(entity, key, value):
+            return wire.QuotaChangedRecord(
+                [wire.QuotaEntityPart(*part) for part in entity],
+                key,
+                0.0 if value is None else value,
+                value is not None,
+            )
+        case _:
+            assert_never(record)
+
+
+def _access_from_wire(body: AccessWireRecord) -> AccessRecord:
+    match body:
+        case wire.ScramChangedRecord():
+            user = ScramUser(body.user, ScramMechanism(body.mechanism))
+            if body.salt is None or body.stored_key is None or body.server_key is None:
+                return ScramChanged(user, None)
+            return ScramChanged(user, ScramVerifier(body.salt, body.iterations, body.stored_key, body.server_key))
+        case wire.AclChangedRecord():
+            acl = Acl(
+                ResourceType(body.resource_type),
+                body.resource_name,
+                PatternType(body.pattern_type),
+                Principal(body.principal_kind, body.principal_name),
+                body.host,
+                Operation(body.operation),
+                Permission(body.permission),
+            )
+            return AclChanged(acl, body.exists)
+        case wire.QuotaChangedRecord():
+            entity = tuple(EntityPart(part.kind, part.name) for part in body.entity)
+            return QuotaChanged(entity, body.quota, body.value if body.exists else None)
+        case _:
+            assert_never(body)
 
 
 def _from_wire(body: WireRecord) -> MetadataRecord:
@@ -211,6 +284,8 @@ def _from_wire(body: WireRecord) -> MetadataRecord:
             return ProducerIdsReserved(NodeId(body.node_id), ProducerId(body.next_producer_id))
         case wire.ClusterNamedRecord():
             return ClusterNamed(body.cluster_id, body.registrations)
+        case wire.ScramChangedRecord() | wire.AclChangedRecord() | wire.QuotaChangedRecord():
+            return _access_from_wire(body)
         case _:
             assert_never(body)
 

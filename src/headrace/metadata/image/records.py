@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.metadata.liveness import SESSION_MS
 
 if TYPE_CHECKING:
+    from headrace.access.authentication.credentials import ScramUser, ScramVerifier
+    from headrace.access.quotas.entity import QuotaEntity
+    from headrace.access.rules.acl import Acl
     from headrace.metadata.configs.config_keys import ConfigResource
     from headrace.model.names import Epoch, NodeId, ProducerId, TopicId
 
@@ -134,6 +137,33 @@ class ProducerIdsReserved:
     next_producer_id: ProducerId
 
 
+@dataclass(frozen=True, slots=True)
+class ScramChanged:
+    """The user logs in with the password of this verifier, or, if None, cannot with this mechanism any more."""
+
+    user: ScramUser
+    verifier: ScramVerifier | None
+
+
+@dataclass(frozen=True, slots=True)
+class AclChanged:
+    """The access rule exists from now on, or no longer."""
+
+    acl: Acl
+    exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChanged:
+    """A quota has this value, or, if None, is none any more."""
+
+    entity: QuotaEntity
+    key: str
+    value: float | None
+
+
+AccessRecord = ScramChanged | AclChanged | QuotaChanged
+
 MetadataRecord = (
     ClusterNamed
     | NodeRegistered
@@ -145,4 +175,5 @@ MetadataRecord = (
     | PartitionChanged
     | ConfigChanged
     | ProducerIdsReserved
+    | AccessRecord
 )

@@ -38,6 +38,7 @@ def snapshot_records(image: ClusterImage) -> Iterator[MetadataRecord]:
         configs = image.configs[resource]
         for name in sorted(configs):
             yield ConfigChanged(resource, name, configs[name])
+    yield from image.access.records()
     if image.next_producer_id:
         yield ProducerIdsReserved(NO_NODE, image.next_producer_id)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.access.identity import Identity
     from headrace.broker.node import Node
     from headrace.metadata.image.cluster_image import Topic
     from headrace.model.names import TopicId
@@ -45,6 +46,7 @@ class ClientConnection(Protocol):
 
     node: Node
     link: Link
+    identity: Identity
     address: str
     is_gone: bool
 

@@ -11,6 +11,9 @@ from headrace.model.names import NO_TOPIC_ID, TopicId
 from headrace.wire.primitives import Reader, Writer
 
 _ui = Struct(">16si")
+_bbt = Struct(">bb?")
+_bi = Struct(">bi")
+_dt = Struct(">d?")
 _itt = Struct(">i??")
 _iii = Struct(">iii")
 _iq = Struct(">iq")
@@ -355,6 +358,124 @@ class NodeRemovedRecord:
 
     def encode(self, writer: Writer, version: int) -> None:
         writer.int32(self.node_id)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class ScramChangedRecord:
+    RECORD_KEY: ClassVar[int] = 11
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    user: str = ""
+    mechanism: int = 0
+    iterations: int = 0
+    salt: bytes | None = b""  # these three are null when the user's password of this mechanism is gone
+    stored_key: bytes | None = b""
+    server_key: bytes | None = b""
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        user = reader.string(True)
+        mechanism, iterations = reader.unpack(_bi)
+        salt = reader.nullable_blob(True)
+        stored_key = reader.nullable_blob(True)
+        server_key = reader.nullable_blob(True)
+        reader.skip_tagged_fields()
+        return cls(user, mechanism, iterations, salt, stored_key, server_key)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.string(self.user, True)
+        writer.pack(_bi, self.mechanism, self.iterations)
+        writer.nullable_blob(self.salt, True)
+        writer.nullable_blob(self.stored_key, True)
+        writer.nullable_blob(self.server_key, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class AclChangedRecord:
+    RECORD_KEY: ClassVar[int] = 12
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    resource_type: int = 0
+    resource_name: str = ""
+    pattern_type: int = 0
+    principal_kind: str = ""
+    principal_name: str = ""
+    host: str = ""
+    operation: int = 0
+    permission: int = 0
+    exists: bool = False
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        resource_type = reader.int8()
+        resource_name = reader.string(True)
+        pattern_type = reader.int8()
+        principal_kind = reader.string(True)
+        principal_name = reader.string(True)
+        host = reader.string(True)
+        operation, permission, exists = reader.unpack(_bbt)
+        reader.skip_tagged_fields()
+        return cls(
+            resource_type, resource_name, pattern_type, principal_kind, principal_name, host, operation, permission,
+            exists,
+        )
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.int8(self.resource_type)
+        writer.string(self.resource_name, True)
+        writer.int8(self.pattern_type)
+        writer.string(self.principal_kind, True)
+        writer.string(self.principal_name, True)
+        writer.string(self.host, True)
+        writer.pack(_bbt, self.operation, self.permission, self.exists)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class QuotaEntityPart:
+    kind: str = ""
+    name: str | None = ""  # null: whoever has no quota of their own
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        kind = reader.string(True)
+        name = reader.nullable_string(True)
+        reader.skip_tagged_fields()
+        return cls(kind, name)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.string(self.kind, True)
+        writer.nullable_string(self.name, True)
+        writer.no_tagged_fields()
+
+
+@dataclass(slots=True)
+class QuotaChangedRecord:
+    RECORD_KEY: ClassVar[int] = 13
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = 0
+
+    entity: list[QuotaEntityPart] = field(default_factory=list)
+    quota: str = ""
+    value: float = 0.0
+    exists: bool = False
+
+    @classmethod
+    def decode(cls, reader: Reader, version: int) -> Self:
+        entity = reader.array(QuotaEntityPart.decode, version, True, 3)
+        quota = reader.string(True)
+        value, exists = reader.unpack(_dt)
+        reader.skip_tagged_fields()
+        return cls(entity, quota, value, exists)
+
+    def encode(self, writer: Writer, version: int) -> None:
+        writer.array(self.entity, version, True)
+        writer.string(self.quota, True)
+        writer.pack(_dt, self.value, self.exists)
         writer.no_tagged_fields()
 
 

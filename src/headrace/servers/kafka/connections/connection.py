@@ -19,6 +19,7 @@ from inspect import iscoroutine
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from headrace.access.identity import ANONYMOUS, NOBODY, Identity
 from headrace.model.errors import DiskFailure
 from headrace.runtime.disk import FileSlice
 from headrace.runtime.network import release_slices
@@ -65,6 +66,8 @@ class Connection:
         self._clock, self._counters, self._stage = node.world.clock, node.counters, node.stage
         self._registration, self._node_failed = node.registration, node.failed
         self.link: Link
+        self.identity = NOBODY
+        """Who asks, as far as that is known by now."""
         self.address = ""
         """Who may be behind it, where everybody gets the same: see `host_of`."""
         self.is_gone = False
@@ -93,6 +96,7 @@ class Connection:
     def connected(self, link: Link) -> None:
         self.link = link
         self.address = host_of(link.peer.host)
+        self.identity = Identity(ANONYMOUS, link.peer.host)
         self.last_active_s = self._clock.monotonic_s()
         self.server.opened(self)
 
