@@ -1,27 +1,33 @@
 """The APIs that are served, and how a request finds its handler.
 
-Each API has a file of its own, in a room of `handlers/`, with one function `handle(message, request)`, plain or async.
-Modules are imported when first asked for: a node that only ever sees Produce and Fetch never loads the others.
+Each API has a file of its own, in a room of `handlers/`, with one function `handle(message, request, …)`, plain or
+async. What follows `request` are the parts of the node that it uses, under the node's names for them: `Apis` reads them
+off the function, once, and hands them in. Modules are imported when first asked for: a node that only ever sees Produce
+and Fetch never loads the others.
 """
 
 from __future__ import annotations
 
 import logging
-from functools import cache
+from functools import partial
 from importlib import import_module
-from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from inspect import isawaitable, signature
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from headrace.client.errors import ClientError
 from headrace.model.errors import Refusal
+from headrace.servers.kafka.interfaces import Api
 from headrace.wire.api import APIS, ApiKey, request_class, response_class
 from headrace.wire.frames import encode_response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
 
-    from headrace.broker.node import Node
-    from headrace.servers.kafka.interfaces import ClientConnection, KafkaListener
+    from headrace.broker.membership.commands import Commands
+    from headrace.broker.metadata.quorum import Quorum
+    from headrace.servers.kafka.interfaces import Request
 
 log = logging.getLogger(__name__)
 
@@ -123,27 +129,50 @@ DECIDED_BY_CONTROLLER = {
 _TWO_STAGE = {ApiKey.PRODUCE, ApiKey.FETCH}
 
 
-class Request(NamedTuple):
-    """What a handler may know about the request besides its message."""
+class Apis:
+    """The APIs of one listener, each with its handler and with the parts of the node that the handler names."""
 
-    connection: ClientConnection
-    client_id: str
-    version: int
-    correlation_id: int
+    def __init__(self, parts: Mapping[str, Any], *, is_for_nodes: bool) -> None:
+        self._parts = parts
+        self._served = {**SERVED, **SERVED_TO_NODES} if is_for_nodes else SERVED
+        self._loaded: dict[int, Api] = {}
 
-    @property
-    def node(self) -> Node:
-        return self.connection.node
+    def find(self, api_key: int, version: int) -> Api | None:
+        """The API, or None if it is not served in this version."""
+        api = self._loaded.get(api_key)
+        if api is None:
+            if api_key not in self._served:
+                return None
+            api = self._loaded[api_key] = self._load(ApiKey(api_key))
+        return api if APIS[api_key].serves(version) else None
 
-    @property
-    def server(self) -> KafkaListener:
-        return self.connection.server
+    def _load(self, key: ApiKey) -> Api:
+        module = _handler_module(key)
+        handle = _never if key in _TWO_STAGE else self._handler(key, module, self._with_parts(module.handle))
+        return Api(key.name.lower(), request_class(key), handle)
+
+    def _with_parts(self, handle: Callable[..., Any]) -> Callable[[Any, Request], Any]:
+        names = parts_of(handle)
+        unknown = [name for name in names if name not in self._parts]
+        if unknown:
+            raise LookupError(f"{handle.__module__} asks for {', '.join(unknown)}: a node has no such part")
+        return partial(handle, **{name: self._parts[name] for name in names}) if names else handle
+
+    def _handler(
+        self,
+        key: ApiKey,
+        module: ModuleType,  # noqa: ARG002 - what it declares besides `handle` is looked at here
+        handle: Callable[[Any, Request], Any],
+    ) -> Callable[[Any, Request], Any]:
+        """What a connection calls: whatever is to happen between it and the handler is put around that here."""
+        if key in DECIDED_BY_CONTROLLER:
+            return _passed_on(handle, self._parts["quorum"], self._parts["commands"])
+        return handle
 
 
-class Api(NamedTuple):
-    name: str
-    request: Any
-    handle: Callable[[Any, Request], Any]
+def parts_of(handle: Callable[..., Any]) -> list[str]:
+    """The parts of a node that a handler names: its parameters after the message and the request."""
+    return list(islice(signature(handle).parameters, 2, None))
 
 
 def advertised_versions(*, to_nodes: bool = False) -> list[tuple[int, int, int]]:
@@ -152,45 +181,29 @@ def advertised_versions(*, to_nodes: bool = False) -> list[tuple[int, int, int]]
     return [(key, APIS[key].advertised_min, APIS[key].advertised_max) for key in sorted(keys)]
 
 
-def api_for(api_key: int, version: int, *, to_nodes: bool = False) -> Api | None:
-    """The API, or None if it is not served in this version."""
-    if api_key not in SERVED and not (to_nodes and api_key in SERVED_TO_NODES):
-        return None
-    return _load(ApiKey(api_key)) if APIS[api_key].serves(version) else None
-
-
-@cache
-def _load(key: ApiKey) -> Api:
-    name = key.name.lower()
-    if key in _TWO_STAGE:
-        return Api(name, request_class(key), _never)
-    handle = _handler_module(key).handle
-    return Api(name, request_class(key), _passed_on(handle) if key in DECIDED_BY_CONTROLLER else handle)
-
-
-def _handler_module(key: ApiKey) -> Any:
+def _handler_module(key: ApiKey) -> ModuleType:
     place = SERVED.get(key) or SERVED_TO_NODES[key]
     return import_module(f"headrace.servers.kafka.handlers.{place}")
 
 
-def _passed_on(handle: Callable[[Any, Request], Any]) -> Callable[[Any, Request], Any]:
+def _passed_on(
+    handle: Callable[[Any, Request], Any], quorum: Quorum, commands: Commands
+) -> Callable[[Any, Request], Any]:
     """The handler where the controller is, and the way there elsewhere."""
 
     def handle_or_forward(message: Any, request: Request) -> Any:
-        if request.node.is_controller:
+        if quorum.is_leader:
             return handle(message, request)
-        return _forwarded(handle, message, request)
+        return _forwarded(handle, message, request, commands)
 
     return handle_or_forward
 
 
-async def _forwarded(handle: Callable[[Any, Request], Any], message: Any, request: Request) -> Any:
+async def _forwarded(handle: Callable[[Any, Request], Any], message: Any, request: Request, commands: Commands) -> Any:
     answer = response_class(message.API_KEY)
     host = request.connection.link.peer.host
     try:
-        return await request.node.commands.forward(
-            message, request.version, answer, client_id=request.client_id, client_host=host
-        )
+        return await commands.forward(message, request.version, answer, client_id=request.client_id, client_host=host)
     except (Refusal, ClientError) as trouble:
         # Whoever asked hears of it, and may ask often; the operator heard when the controller fell silent.
         log.debug("there is no controller to decide %s: %s", APIS[message.API_KEY].name, trouble)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.metadata.image.cluster_image import Topic
     from headrace.model.names import TopicId
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 TopicT = TypeVar("TopicT", str, tuple[str, TopicIdOf])
 """By name, or also by id."""

@@ -1,11 +1,11 @@
-"""What handlers may use of the connection that a request came over, and of the listener that it belongs to."""
+"""What handlers may know of a request, of the connection that it came over, and of the listener that it belongs to."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from headrace.access.identity import Identity
     from headrace.broker.node import Node
@@ -20,6 +20,35 @@ if TYPE_CHECKING:
     from headrace.wire.messages.metadata import MetadataResponseTopic
 
 
+class Request(NamedTuple):
+    """What a handler may know about the request besides its message."""
+
+    connection: ClientConnection
+    client_id: str
+    version: int
+    correlation_id: int
+
+    @property
+    def node(self) -> Node:
+        return self.connection.node
+
+    @property
+    def server(self) -> KafkaListener:
+        return self.connection.server
+
+
+class Api(NamedTuple):
+    name: str
+    request: Any
+    handle: Callable[[Any, Request], Any]
+
+
+class ServedApis(Protocol):
+    """`apis.Apis`, as handlers see it."""
+
+    def find(self, api_key: int, version: int) -> Api | None: ...
+
+
 class KafkaListener(Protocol):
     """`server.KafkaServer`, as handlers see it."""
 
@@ -29,6 +58,9 @@ class KafkaListener(Protocol):
     woken: WokenFetches
     crowds_beginning: FairQueue
     described_topics: dict[TopicId, tuple[Topic, object, MetadataResponseTopic]]
+
+    @property
+    def apis(self) -> ServedApis: ...
 
     def advertised_to(self, connection: ClientConnection) -> Address: ...
 

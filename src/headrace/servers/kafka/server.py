@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.metadata.configs.config_keys import INT_MAX
 from headrace.runtime.fair_queue import FairQueue
 from headrace.runtime.tasks import TaskScope
+from headrace.servers.kafka.apis import Apis
 from headrace.servers.kafka.connections.connection import Connection
 from headrace.servers.kafka.connections.connection_table import ConnectionTable, parse_overrides
 from headrace.servers.kafka.limits import answer_memory, request_memory
@@ -55,6 +56,7 @@ class KafkaServer:
         self.node = node
         self.is_for_nodes = is_for_nodes
         """Other nodes dial it: what they ask of each other is served here too."""
+        self.apis = Apis(vars(node), is_for_nodes=is_for_nodes)
         self.tasks = TaskScope(self._task_failed)
         self._advertised = advertised
         self._all_left = asyncio.Event()

@@ -23,11 +23,12 @@ from headrace.access.identity import ANONYMOUS, NOBODY, Identity
 from headrace.model.errors import DiskFailure
 from headrace.runtime.disk import FileSlice
 from headrace.runtime.network import release_slices
-from headrace.servers.kafka.apis import Request, api_for, unsupported_version_answer
+from headrace.servers.kafka.apis import unsupported_version_answer
 from headrace.servers.kafka.connections.connection_table import host_of
 from headrace.servers.kafka.connections.receive_buffer import ReceiveBuffer
 from headrace.servers.kafka.connections.slow_requests import SlowRequests
 from headrace.servers.kafka.handlers.records import fetch, produce
+from headrace.servers.kafka.interfaces import Request
 from headrace.servers.kafka.limits.answer_memory import Unread
 from headrace.servers.kafka.slot import Slot
 from headrace.wire.frames import decode_request_header, encode_response
@@ -62,6 +63,7 @@ class Connection:
     def __init__(self, server: ConnectionListener) -> None:
         self.server = server
         self.node = node = server.node
+        self._apis = server.apis
         # What each request touches is looked up once for all of them.
         self._clock, self._counters, self._stage = node.world.clock, node.counters, node.stage
         self._registration, self._node_failed = node.registration, node.failed
@@ -251,7 +253,7 @@ class Connection:
             self.pause()
 
     def _look_at_other(self, api_key: int, version: int, correlation_id: int, position: int, end: int) -> None:
-        api = api_for(api_key, version, to_nodes=self.server.is_for_nodes)
+        api = self._apis.find(api_key, version)
         if api is None:
             answer = unsupported_version_answer(api_key, correlation_id)
             if answer is None:

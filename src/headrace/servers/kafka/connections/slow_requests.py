@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Coroutine
 
-    from headrace.servers.kafka.apis import Api, Request
     from headrace.servers.kafka.connections.connection import Connection
+    from headrace.servers.kafka.interfaces import Api, Request
     from headrace.servers.kafka.slot import Slot
     from headrace.wire.primitives import Reader
 

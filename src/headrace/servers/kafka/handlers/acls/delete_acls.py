@@ -9,7 +9,7 @@ from headrace.servers.kafka.handlers.acls.describe_acls import words_for
 from headrace.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 def handle(message: DeleteAclsRequest, request: Request) -> DeleteAclsResponse:  # noqa: ARG001 - as all handlers

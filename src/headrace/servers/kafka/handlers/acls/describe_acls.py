@@ -8,7 +8,7 @@ from headrace.model.errors import ErrorCode
 from headrace.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 NO_RULES: Final = "this cluster has no access rules: every client may do everything"
 IN_WORDS_MAX: Final = 1000  # rules in a request; with more, the code must do

@@ -8,7 +8,7 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 def handle(message: AddRaftVoterRequest, request: Request) -> AddRaftVoterResponse:

@@ -16,7 +16,7 @@ from headrace.wire.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 SOFTWARE_FROM = 3
 FEATURES = {"group.version": 1, "transaction.version": 2}

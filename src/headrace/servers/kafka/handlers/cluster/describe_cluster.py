@@ -16,7 +16,7 @@ from headrace.wire.messages.describe_cluster import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 BROKERS = 1
 

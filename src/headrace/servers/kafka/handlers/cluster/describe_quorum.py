@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.broker.node import Node as LivingNode
     from headrace.model.names import NodeId
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 UNKNOWN: Final = -1
 PLACES_FROM: Final = 2  # before, an answer does not say where they listen, nor which disk they have

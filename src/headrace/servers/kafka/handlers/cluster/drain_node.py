@@ -16,7 +16,7 @@ from headrace.wire.messages.drain_node import DrainNodeRequest, DrainNodeRespons
 if TYPE_CHECKING:
     from headrace.metadata.decisions.decision import Decision
     from headrace.metadata.image.cluster_image import ClusterImage
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: DrainNodeRequest, request: Request) -> DrainNodeResponse:

@@ -9,7 +9,7 @@ from headrace.servers.kafka.handlers.cluster.add_raft_voter import check_cluster
 from headrace.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 def handle(message: RemoveRaftVoterRequest, request: Request) -> RemoveRaftVoterResponse:

@@ -9,7 +9,7 @@ from headrace.model.names import NodeId
 from headrace.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: UnregisterBrokerRequest, request: Request) -> UnregisterBrokerResponse:

@@ -15,7 +15,7 @@ from headrace.wire.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 RESULTS_UNTIL = 1  # later, only the request as a whole has a result
 

@@ -15,7 +15,7 @@ from headrace.wire.messages.alter_configs import (
 
 if TYPE_CHECKING:
     from headrace.metadata.configs.config_keys import ConfigResource
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: AlterConfigsRequest, request: Request) -> AlterConfigsResponse:

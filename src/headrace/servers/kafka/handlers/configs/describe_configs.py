@@ -21,7 +21,7 @@ from headrace.wire.messages.describe_configs import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 AT_ONCE_MAX = 20  # resources that are described without giving way to others; each takes some 200 µs

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from headrace.metadata.configs.config_keys import ConfigResource
     from headrace.metadata.decisions.decision import Decision, Outcome
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: IncrementalAlterConfigsRequest, request: Request) -> IncrementalAlterConfigsResponse:

@@ -14,7 +14,7 @@ from headrace.wire.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 KNOWN_TO_KAFKA = {2, 4, 8, 16, 32}  # topics, brokers, loggers of brokers, client telemetry, groups
 KINDS_FROM = 1  # version 0 lists client telemetry alone, and there is none

@@ -15,7 +15,7 @@ from headrace.wire.messages.consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: ConsumerGroupDescribeRequest, request: Request) -> ConsumerGroupDescribeResponse:

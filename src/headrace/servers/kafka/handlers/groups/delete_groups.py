@@ -8,7 +8,7 @@ from headrace.model.errors import Refusal
 from headrace.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: DeleteGroupsRequest, request: Request) -> DeleteGroupsResponse:

@@ -11,7 +11,7 @@ from headrace.servers.kafka.limits.answer_budget import AnswerBudget
 from headrace.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 MESSAGES_FROM = 6
 

@@ -14,7 +14,7 @@ from headrace.wire.partitioning import partition_for_coordinated
 if TYPE_CHECKING:
     from headrace.model.names import NodeId
     from headrace.runtime.network import Address
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 BATCHED_FROM = 4
 TOPIC_OF_KIND = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}

@@ -9,7 +9,7 @@ from headrace.servers.kafka.asking import joining_caller_of
 from headrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: JoinGroupRequest, request: Request) -> JoinGroupResponse:

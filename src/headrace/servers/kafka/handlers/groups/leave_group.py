@@ -9,7 +9,7 @@ from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: LeaveGroupRequest, request: Request) -> LeaveGroupResponse:

@@ -8,7 +8,7 @@ from headrace.model.errors import Refusal
 from headrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: ListGroupsRequest, request: Request) -> ListGroupsResponse:

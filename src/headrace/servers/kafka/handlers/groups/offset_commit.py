@@ -19,7 +19,7 @@ from headrace.wire.messages.offset_commit import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 Codes = dict[tuple[str, int], int]
 """The outcome by topic name and partition."""

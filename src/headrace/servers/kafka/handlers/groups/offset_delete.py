@@ -9,7 +9,7 @@ from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: OffsetDeleteRequest, request: Request) -> OffsetDeleteResponse:

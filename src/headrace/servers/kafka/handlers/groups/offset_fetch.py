@@ -21,7 +21,7 @@ from headrace.wire.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 SEVERAL_GROUPS_FROM = 8
 TOPIC_IDS_FROM = 10

@@ -10,7 +10,7 @@ from headrace.model.names import NodeId
 from headrace.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: AllocateProducerIdsRequest, request: Request) -> AllocateProducerIdsResponse:

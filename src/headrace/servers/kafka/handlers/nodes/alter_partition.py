@@ -17,7 +17,7 @@ from headrace.wire.messages.alter_partition import (
 if TYPE_CHECKING:
     from headrace.metadata.decisions.decision import Outcome
     from headrace.metadata.image.cluster_image import Partition
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 NOT_CHECKED = -1
 EPOCHS_FROM = 3

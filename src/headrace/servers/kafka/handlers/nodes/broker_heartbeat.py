@@ -9,7 +9,7 @@ from headrace.model.names import NodeId, Offset
 from headrace.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: BrokerHeartbeatRequest, request: Request) -> BrokerHeartbeatResponse:

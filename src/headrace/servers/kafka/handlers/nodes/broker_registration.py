@@ -11,7 +11,7 @@ from headrace.model.names import NodeId
 from headrace.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: BrokerRegistrationRequest, request: Request) -> BrokerRegistrationResponse:

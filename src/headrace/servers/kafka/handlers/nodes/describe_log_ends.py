@@ -15,7 +15,7 @@ from headrace.wire.messages.describe_log_ends import (
 
 if TYPE_CHECKING:
     from headrace.metadata.elections.log_end_comparison import LogEnd
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 def handle(message: DescribeLogEndsRequest, request: Request) -> DescribeLogEndsResponse:

@@ -6,22 +6,22 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode
-from headrace.servers.kafka.apis import DECIDED_BY_CONTROLLER, api_for
+from headrace.servers.kafka.apis import DECIDED_BY_CONTROLLER
 from headrace.wire.messages.forward import ForwardRequest, ForwardResponse
 from headrace.wire.primitives import Malformed, Reader, Writer
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.broker.metadata.quorum import Quorum
+    from headrace.servers.kafka.interfaces import Request
 
 ELEMENTS_MAX = 50_000  # as for requests that come from clients themselves
 
 
-async def handle(message: ForwardRequest, request: Request) -> ForwardResponse:
-    node = request.node
-    if not node.is_controller:
+async def handle(message: ForwardRequest, request: Request, quorum: Quorum) -> ForwardResponse:
+    if not quorum.is_leader:
         return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
     is_ours = message.api_key in DECIDED_BY_CONTROLLER
-    api = api_for(message.api_key, message.api_version, to_nodes=True) if is_ours else None
+    api = request.server.apis.find(message.api_key, message.api_version) if is_ours else None
     if api is None:
         return ForwardResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
@@ -32,4 +32,4 @@ async def handle(message: ForwardRequest, request: Request) -> ForwardResponse:
     answer = await outcome if isawaitable(outcome) else outcome
     writer = Writer()
     answer.encode(writer, message.api_version)
-    return ForwardResponse(end=node.quorum.raft.log.commit_end, body=bytes(writer.buffer))
+    return ForwardResponse(end=quorum.raft.log.commit_end, body=bytes(writer.buffer))

@@ -10,7 +10,7 @@ from headrace.model.names import LogId, NodeId
 from headrace.wire.messages.give_up_replica import GiveUpReplicaRequest, GiveUpReplicaResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: GiveUpReplicaRequest, request: Request) -> GiveUpReplicaResponse:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.wire.messages.greet import GreetRequest, GreetResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 def handle(_message: GreetRequest, request: Request) -> GreetResponse:

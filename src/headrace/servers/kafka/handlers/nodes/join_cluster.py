@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.broker.node import Node
     from headrace.metadata.image.cluster_image import ClusterImage
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterResponse:

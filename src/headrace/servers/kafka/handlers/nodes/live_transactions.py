@@ -13,7 +13,7 @@ from headrace.wire.messages.live_transactions import (
 )
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: LiveTransactionsRequest, request: Request) -> LiveTransactionsResponse:

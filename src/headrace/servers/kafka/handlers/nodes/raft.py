@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from headrace.broker.membership.raft_messages import RaftRequest
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
     from headrace.wire.api import Message
 
 

@@ -21,7 +21,7 @@ from headrace.wire.messages.delete_records import (
 
 if TYPE_CHECKING:
     from headrace.broker.partitions.partition import Partition
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 EVERYTHING = -1  # that is committed

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.broker.partitions.fetch_session import Collected
     from headrace.broker.partitions.session_cache import SessionCache
     from headrace.runtime.disk import FileSlice
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
     from headrace.servers.kafka.slot import Slot
     from headrace.wire.messages.fetch import FetchRequest
 

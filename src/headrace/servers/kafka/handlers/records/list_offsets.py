@@ -22,7 +22,7 @@ from headrace.wire.messages.list_offsets import (
 
 if TYPE_CHECKING:
     from headrace.broker.partitions.partition import Partition
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -16,7 +16,7 @@ from headrace.wire.messages.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 def handle(message: OffsetForLeaderEpochRequest, request: Request) -> OffsetForLeaderEpochResponse:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.metadata.decisions.decision import Outcome
     from headrace.metadata.image.cluster_image import ClusterImage
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: AlterPartitionReassignmentsRequest, request: Request) -> AlterPartitionReassignmentsResponse:

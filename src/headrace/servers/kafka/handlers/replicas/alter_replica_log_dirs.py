@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.broker.node import Node
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 def handle(message: AlterReplicaLogDirsRequest, request: Request) -> AlterReplicaLogDirsResponse:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.broker.partitions.topic_table import ServedTopic
     from headrace.broker.replicas.cleaner import LogCleaner
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: DescribeLogDirsRequest, request: Request) -> DescribeLogDirsResponse:

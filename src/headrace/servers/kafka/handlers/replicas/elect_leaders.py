@@ -21,7 +21,7 @@ from headrace.wire.messages.elect_leaders import (
 
 if TYPE_CHECKING:
     from headrace.metadata.decisions.decision import Outcome
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 ERROR_FOR_ALL_FROM = 1  # before, an answer speaks of single partitions only
 

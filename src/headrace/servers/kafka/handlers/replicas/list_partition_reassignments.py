@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from headrace.metadata.image.cluster_image import Partition, Topic
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 def handle(message: ListPartitionReassignmentsRequest, request: Request) -> ListPartitionReassignmentsResponse:

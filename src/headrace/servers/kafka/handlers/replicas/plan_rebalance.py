@@ -21,7 +21,7 @@ from headrace.wire.messages.plan_rebalance import (
 
 if TYPE_CHECKING:
     from headrace.metadata.image.cluster_image import ClusterImage
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 PLANS: Final = "plans"
 

@@ -11,7 +11,7 @@ from headrace.model.errors import ErrorCode
 from headrace.wire.messages.scrub_logs import DamagedPlace, ScrubLogsRequest, ScrubLogsResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 def handle(message: ScrubLogsRequest, request: Request) -> ScrubLogsResponse:

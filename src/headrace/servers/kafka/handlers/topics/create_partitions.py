@@ -16,7 +16,7 @@ from headrace.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: CreatePartitionsRequest, request: Request) -> CreatePartitionsResponse:

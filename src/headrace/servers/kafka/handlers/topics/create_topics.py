@@ -18,7 +18,7 @@ from headrace.wire.messages.create_topics import (
 
 if TYPE_CHECKING:
     from headrace.metadata.decisions.decision import Outcome
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:

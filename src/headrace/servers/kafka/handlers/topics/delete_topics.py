@@ -10,7 +10,7 @@ from headrace.wire.messages.delete_topics import DeletableTopicResult, DeleteTop
 
 if TYPE_CHECKING:
     from headrace.metadata.decisions.decision import Outcome
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 BY_ID_FROM = 6
 

@@ -19,7 +19,7 @@ from headrace.wire.messages.describe_topic_partitions import (
 
 if TYPE_CHECKING:
     from headrace.metadata.image.cluster_image import Partition, Topic
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 PAGE_MAX: Final = 2000  # Kafka's max.request.partition.size.limit
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.metadata.image.cluster_image import ClusterImage, Partition, Topic
     from headrace.metadata.image.cluster_image import Node as ImageNode
     from headrace.model.names import NodeId
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 T = TypeVar("T")
 

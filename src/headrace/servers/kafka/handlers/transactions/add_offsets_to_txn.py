@@ -12,7 +12,7 @@ from headrace.model.names import ProducerId
 from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: AddOffsetsToTxnRequest, request: Request) -> AddOffsetsToTxnResponse:

@@ -22,7 +22,7 @@ from headrace.wire.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 BATCHED_FROM = 4
 BUMPING_FROM = 5

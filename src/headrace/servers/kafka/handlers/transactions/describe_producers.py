@@ -21,7 +21,7 @@ from headrace.wire.messages.describe_producers import (
 
 if TYPE_CHECKING:
     from headrace.replication.producers import Producer
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 STATE_BYTES: Final = 40  # of a producer in an answer
 

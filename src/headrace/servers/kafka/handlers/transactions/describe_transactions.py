@@ -13,7 +13,7 @@ from headrace.wire.messages.describe_transactions import (
 )
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: DescribeTransactionsRequest, request: Request) -> DescribeTransactionsResponse:

@@ -9,7 +9,7 @@ from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: InitProducerIdRequest, request: Request) -> InitProducerIdResponse:

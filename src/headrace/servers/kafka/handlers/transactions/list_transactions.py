@@ -8,7 +8,7 @@ from headrace.model.errors import Refusal
 from headrace.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: ListTransactionsRequest, request: Request) -> ListTransactionsResponse:

@@ -18,7 +18,7 @@ from headrace.wire.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 IMPLICIT_ADD_FROM = 5
 ABORTABLE_FROM = 4

@@ -19,7 +19,7 @@ from headrace.wire.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from headrace.servers.kafka.apis import Request
+    from headrace.servers.kafka.interfaces import Request
 
 
 async def handle(message: WriteTxnMarkersRequest, request: Request) -> WriteTxnMarkersResponse:
