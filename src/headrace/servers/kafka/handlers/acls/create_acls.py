@@ -12,6 +12,6 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
 
 
-def handle(message: CreateAclsRequest, request: Request) -> CreateAclsResponse:  # noqa: ARG001 - as all handlers
+def handle(message: CreateAclsRequest, request: Request) -> CreateAclsResponse:
     refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, words_for(len(message.creations)))
     return CreateAclsResponse(results=[refused] * len(message.creations))

@@ -12,6 +12,6 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
 
 
-def handle(message: DeleteAclsRequest, request: Request) -> DeleteAclsResponse:  # noqa: ARG001 - as all handlers
+def handle(message: DeleteAclsRequest, request: Request) -> DeleteAclsResponse:
     refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, words_for(len(message.filters)))
     return DeleteAclsResponse(filter_results=[refused] * len(message.filters))

@@ -14,7 +14,7 @@ NO_RULES: Final = "this cluster has no access rules: every client may do everyth
 IN_WORDS_MAX: Final = 1000  # rules in a request; with more, the code must do
 
 
-def handle(message: DescribeAclsRequest, request: Request) -> DescribeAclsResponse:  # noqa: ARG001 - whatever is asked
+def handle(message: DescribeAclsRequest, request: Request) -> DescribeAclsResponse:
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_RULES)
 
 

@@ -8,12 +8,13 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.metadata.view import MetadataView
     from headrace.servers.kafka.interfaces import Request
 
 
-def handle(message: AddRaftVoterRequest, request: Request) -> AddRaftVoterResponse:
+def handle(message: AddRaftVoterRequest, request: Request, view: MetadataView) -> AddRaftVoterResponse:
     try:
-        check_cluster(message.cluster_id, request)
+        check_cluster(message.cluster_id, view)
         if message.voter_id < 0 or not message.listeners:
             raise Refusal(ErrorCode.INVALID_REQUEST, "a voter has a number, and listens somewhere")
     except Refusal as refusal:
@@ -24,8 +25,8 @@ def handle(message: AddRaftVoterRequest, request: Request) -> AddRaftVoterRespon
     )
 
 
-def check_cluster(named: str | None, request: Request) -> None:
+def check_cluster(named: str | None, view: MetadataView) -> None:
     """Raises Refusal if another cluster is meant."""
-    own = request.node.image.cluster_id
+    own = view.image.cluster_id
     if named is not None and named != own:
         raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {own}, not {named[:80]!r}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode
 from headrace.servers.kafka.authorized_operations import ON_CLUSTER, operations
-from headrace.servers.kafka.handlers.topics.metadata import address_of, controller_id
+from headrace.servers.kafka.handlers.topics.addresses import address_of
 from headrace.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -16,13 +16,14 @@ from headrace.wire.messages.describe_cluster import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headrace.broker.metadata.view import MetadataView
     from headrace.servers.kafka.interfaces import Request
 
 BROKERS = 1
 
 
-def handle(message: DescribeClusterRequest, request: Request) -> DescribeClusterResponse:
-    cluster_id = request.node.image.cluster_id or ""
+def handle(message: DescribeClusterRequest, request: Request, view: MetadataView) -> DescribeClusterResponse:
+    cluster_id = view.image.cluster_id or ""
     if message.endpoint_type != BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -33,15 +34,15 @@ def handle(message: DescribeClusterRequest, request: Request) -> DescribeCluster
     return DescribeClusterResponse(
         endpoint_type=message.endpoint_type,
         cluster_id=cluster_id,
-        controller_id=controller_id(request.node),
-        brokers=list(_brokers(request, with_fenced=message.include_fenced_brokers)),
+        controller_id=view.node_id,
+        brokers=list(_brokers(request, view, with_fenced=message.include_fenced_brokers)),
         cluster_authorized_operations=operations(ON_CLUSTER, asked_for=message.include_cluster_authorized_operations),
     )
 
 
-def _brokers(request: Request, *, with_fenced: bool) -> Iterator[DescribeClusterBroker]:
-    for _, node in sorted(request.node.image.nodes.items()):
-        address = address_of(request, node)
+def _brokers(request: Request, view: MetadataView, *, with_fenced: bool) -> Iterator[DescribeClusterBroker]:
+    for _, node in sorted(view.image.nodes.items()):
+        address = address_of(request, view, node)
         if address is None or (node.is_fenced and not with_fenced):
             continue
         yield DescribeClusterBroker(

@@ -27,29 +27,32 @@ from headrace.wire.messages.describe_quorum import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.broker.node import Node as LivingNode
+    from headrace.broker.metadata.quorum import Quorum
     from headrace.model.names import NodeId
+    from headrace.raft.view import RaftView
+    from headrace.runtime.clock import Clock
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
 
 UNKNOWN: Final = -1
 PLACES_FROM: Final = 2  # before, an answer does not say where they listen, nor which disk they have
 
 
-def handle(message: DescribeQuorumRequest, request: Request) -> DescribeQuorumResponse:
+def handle(message: DescribeQuorumRequest, request: Request, quorum: Quorum, world: World) -> DescribeQuorumResponse:
+    version = request.version
     topics = [
-        TopicQuorum(name, [_partition(name, index, request) for index in indexes])
+        TopicQuorum(name, [_partition(name, index, quorum.raft, world.clock, version) for index in indexes])
         for name, indexes in distinct(
             (topic.topic_name, [part.partition_index for part in topic.partitions]) for topic in message.topics
         ).items()
     ]
-    nodes = list(_nodes(request.node)) if request.version >= PLACES_FROM else []
+    nodes = list(_nodes(quorum)) if version >= PLACES_FROM else []
     return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)
 
 
-def _partition(topic: str, index: int, request: Request) -> PartitionQuorum:
+def _partition(topic: str, index: int, raft: RaftView, clock: Clock, version: int) -> PartitionQuorum:
     if (topic, index) != METADATA_TOPIC:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {METADATA_TOPIC} is agreed on by a quorum")
-    raft = request.node.quorum.raft
     if raft.role is not Role.LEADER:
         return _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody is known to lead the metadata log")
     return PartitionQuorum(
@@ -59,8 +62,8 @@ def _partition(topic: str, index: int, request: Request) -> PartitionQuorum:
         leader_id=raft.me.node_id,
         leader_epoch=raft.term,
         high_watermark=raft.log.commit_end,
-        current_voters=[_state(request, voter.node_id, voter.directory) for voter in raft.membership.voters],
-        observers=[_state(request, node_id, None) for node_id in raft.membership.learners],
+        current_voters=[_state(raft, clock, version, *voter) for voter in raft.membership.voters],
+        observers=[_state(raft, clock, version, node_id, None) for node_id in raft.membership.learners],
     )
 
 
@@ -68,11 +71,10 @@ def _refused(index: int, code: ErrorCode, reason: str) -> PartitionQuorum:
     return PartitionQuorum(index, code, reason, leader_id=NO_NODE, leader_epoch=UNKNOWN, high_watermark=UNKNOWN)
 
 
-def _state(request: Request, node_id: NodeId, directory: bytes | None) -> ReplicaState:
-    clock = request.node.world.clock
-    log = request.node.quorum.raft.log
-    follower = request.node.quorum.raft.followers().get(node_id)
-    if node_id == request.node.node_id:
+def _state(raft: RaftView, clock: Clock, version: int, node_id: NodeId, directory: bytes | None) -> ReplicaState:
+    log = raft.log
+    follower = raft.followers().get(node_id)
+    if node_id == raft.me.node_id:
         state = ReplicaState(node_id, NO_TOPIC_ID, log.end, clock.wall_ms(), clock.wall_ms())
     elif follower is None:  # it has never answered this leader
         state = ReplicaState(node_id, NO_TOPIC_ID, UNKNOWN, UNKNOWN, UNKNOWN)
@@ -82,15 +84,15 @@ def _state(request: Request, node_id: NodeId, directory: bytes | None) -> Replic
         has_everything = follower.match_end >= log.commit_end
         caught_up_ms = heard_ms if has_everything else UNKNOWN
         state = ReplicaState(node_id, NO_TOPIC_ID, follower.match_end, heard_ms, caught_up_ms)
-    if directory is not None and request.version >= PLACES_FROM:
+    if directory is not None and version >= PLACES_FROM:
         state.replica_directory_id = TopicId(directory)
     return state
 
 
-def _nodes(node: LivingNode) -> Iterator[Node]:
+def _nodes(quorum: Quorum) -> Iterator[Node]:
     """Where each of them listens for the others."""
-    for node_id in node.quorum.raft.membership.everybody:
-        known = node.image.nodes.get(node_id)
+    for node_id in quorum.raft.membership.everybody:
+        known = quorum.image.nodes.get(node_id)
         endpoint = None if known is None else known.endpoint(NODES)
         if endpoint is not None:
             yield Node(node_id, [Listener(endpoint.listener, endpoint.host, endpoint.port)])

@@ -14,18 +14,19 @@ from headrace.model.names import NodeId
 from headrace.wire.messages.drain_node import DrainNodeRequest, DrainNodeResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.membership.commands import Commands
     from headrace.metadata.decisions.decision import Decision
     from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: DrainNodeRequest, request: Request) -> DrainNodeResponse:
+async def handle(message: DrainNodeRequest, request: Request, commands: Commands) -> DrainNodeResponse:
     node_id = NodeId(message.node_id)
     try:
         if message.is_draining:
-            await request.node.commands.submit(lambda image: _drained(image, node_id))
+            await commands.submit(lambda image: _drained(image, node_id))
         else:
-            await request.node.commands.submit(lambda image: undrain_node(image, node_id))
+            await commands.submit(lambda image: undrain_node(image, node_id))
     except Refusal as refusal:
         return DrainNodeResponse(refusal.code, refusal.message)
     return DrainNodeResponse(ErrorCode.NONE)

@@ -9,12 +9,13 @@ from headrace.servers.kafka.handlers.cluster.add_raft_voter import check_cluster
 from headrace.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.metadata.view import MetadataView
     from headrace.servers.kafka.interfaces import Request
 
 
-def handle(message: RemoveRaftVoterRequest, request: Request) -> RemoveRaftVoterResponse:
+def handle(message: RemoveRaftVoterRequest, request: Request, view: MetadataView) -> RemoveRaftVoterResponse:
     try:
-        check_cluster(message.cluster_id, request)
+        check_cluster(message.cluster_id, view)
     except Refusal as refusal:
         return RemoveRaftVoterResponse(error_code=refusal.code, error_message=refusal.message)
     return RemoveRaftVoterResponse(

@@ -9,12 +9,15 @@ from headrace.model.names import NodeId
 from headrace.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.metadata.controller import Controller
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: UnregisterBrokerRequest, request: Request) -> UnregisterBrokerResponse:
+async def handle(
+    message: UnregisterBrokerRequest, request: Request, controller: Controller
+) -> UnregisterBrokerResponse:
     try:
-        await request.node.controller.voters.remove(NodeId(message.broker_id))
+        await controller.voters.remove(NodeId(message.broker_id))
     except Refusal as refusal:
         return UnregisterBrokerResponse(error_code=refusal.code, error_message=refusal.message)
     return UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)

@@ -16,14 +16,14 @@ from headrace.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.membership.commands import Commands
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: CreatePartitionsRequest, request: Request) -> CreatePartitionsResponse:
-    node = request.node
+async def handle(message: CreatePartitionsRequest, request: Request, commands: Commands) -> CreatePartitionsResponse:
     wanted = [_wanted(topic) for topic in message.topics]
     names = [topic.name for topic in message.topics]
-    outcomes = await node.commands.submit_each(
+    outcomes = await commands.submit_each(
         names, lambda image: create_partitions(image, wanted, message.validate_only), needs_room=True
     )
     results = []

@@ -17,18 +17,19 @@ from headrace.wire.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.membership.commands import Commands
+    from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.decisions.decision import Outcome
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
-    node = request.node
+async def handle(
+    message: CreateTopicsRequest, request: Request, view: MetadataView, commands: Commands
+) -> CreateTopicsResponse:
     wanted = [_wanted(topic) for topic in message.topics]
-    outcomes = await node.commands.submit_each(
+    outcomes = await commands.submit_each(
         [topic.name for topic in message.topics],
-        lambda image: create_topics(
-            image, wanted, node.view.configs, node.commands.new_topic_id, message.validate_only
-        ),
+        lambda image: create_topics(image, wanted, view.configs, commands.new_topic_id, message.validate_only),
         needs_room=True,
     )
     return CreateTopicsResponse(topics=[_result(outcome) for outcome in outcomes])

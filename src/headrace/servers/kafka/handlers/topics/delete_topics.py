@@ -9,20 +9,23 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.membership.commands import Commands
+    from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.decisions.decision import Outcome
     from headrace.servers.kafka.interfaces import Request
 
 BY_ID_FROM = 6
 
 
-async def handle(message: DeleteTopicsRequest, request: Request) -> DeleteTopicsResponse:
-    node = request.node
+async def handle(
+    message: DeleteTopicsRequest, request: Request, view: MetadataView, commands: Commands
+) -> DeleteTopicsResponse:
     if request.version >= BY_ID_FROM:
         references = [TopicReference(topic.name, topic.topic_id) for topic in message.topics]
     else:
         references = [TopicReference(name) for name in message.topic_names]
     names = [reference.name or "" for reference in references]
-    outcomes = await node.commands.submit_each(names, lambda image: delete_topics(image, references, node.view.configs))
+    outcomes = await commands.submit_each(names, lambda image: delete_topics(image, references, view.configs))
     return DeleteTopicsResponse(responses=[_result(*pair) for pair in zip(references, outcomes, strict=True)])
 
 

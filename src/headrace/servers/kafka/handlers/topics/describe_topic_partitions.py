@@ -8,7 +8,7 @@ from headrace.broker.partitions.topic_table import missing_topic_code
 from headrace.metadata.configs.internal_topics import is_internal
 from headrace.model.errors import ErrorCode
 from headrace.servers.kafka.authorized_operations import ON_TOPIC
-from headrace.servers.kafka.handlers.topics.metadata import leader_error, offline_replicas, serving_leader
+from headrace.servers.kafka.handlers.topics.leaders import ToldLeaders, leader_error
 from headrace.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -18,14 +18,24 @@ from headrace.wire.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.membership.reachability import Reachability
+    from headrace.broker.metadata.view import MetadataView
+    from headrace.broker.partitions.topic_table import TopicTable
     from headrace.metadata.image.cluster_image import Partition, Topic
     from headrace.servers.kafka.interfaces import Request
 
 PAGE_MAX: Final = 2000  # Kafka's max.request.partition.size.limit
 
 
-def handle(message: DescribeTopicPartitionsRequest, request: Request) -> DescribeTopicPartitionsResponse:
-    image = request.node.image
+def handle(
+    message: DescribeTopicPartitionsRequest,
+    request: Request,
+    view: MetadataView,
+    topics: TopicTable,
+    reachability: Reachability,
+) -> DescribeTopicPartitionsResponse:
+    image = view.image
+    leaders = ToldLeaders(view, topics, reachability)
     names = sorted({topic.name for topic in message.topics}) or [topic.name for topic in image.sorted_topics()]
     first_partition = 0
     if message.cursor is not None:
@@ -47,7 +57,7 @@ def handle(message: DescribeTopicPartitionsRequest, request: Request) -> Describ
             break
         first_partition = min(first_partition, topic.partition_count)
         last = min(first_partition + room, topic.partition_count)
-        response.topics.append(_described(request, topic, range(first_partition, last)))
+        response.topics.append(_described(leaders, topic, range(first_partition, last)))
         room -= last - first_partition
         first_partition = 0
         if last < topic.partition_count:
@@ -56,19 +66,19 @@ def handle(message: DescribeTopicPartitionsRequest, request: Request) -> Describ
     return response
 
 
-def _described(request: Request, topic: Topic, page: range) -> DescribeTopicPartitionsResponseTopic:
+def _described(leaders: ToldLeaders, topic: Topic, page: range) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         ErrorCode.NONE,
         topic.name,
         topic.topic_id,
         is_internal(topic.name),
-        [_partition(request, topic, topic.partitions[index]) for index in page],
+        [_partition(leaders, topic, topic.partitions[index]) for index in page],
         ON_TOPIC,  # always: the request has no flag for it
     )
 
 
-def _partition(request: Request, topic: Topic, partition: Partition) -> DescribeTopicPartitionsResponsePartition:
-    leader = serving_leader(request.node, topic, partition)
+def _partition(leaders: ToldLeaders, topic: Topic, partition: Partition) -> DescribeTopicPartitionsResponsePartition:
+    leader = leaders.serving(topic, partition)
     return DescribeTopicPartitionsResponsePartition(
         error_code=leader_error(leader),
         partition_index=partition.partition,
@@ -78,5 +88,5 @@ def _partition(request: Request, topic: Topic, partition: Partition) -> Describe
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.eligible),
         last_known_elr=[],
-        offline_replicas=offline_replicas(request.node, topic, partition),
+        offline_replicas=leaders.offline_replicas(topic, partition),
     )
