@@ -14,13 +14,17 @@ from headrace.wire.messages.alter_configs import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.membership.commands import Commands
+    from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.configs.config_keys import ConfigResource
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: AlterConfigsRequest, request: Request) -> AlterConfigsResponse:
+async def handle(
+    message: AlterConfigsRequest, request: Request, view: MetadataView, commands: Commands
+) -> AlterConfigsResponse:
     def wanted(item: AlterConfigsResource, resource: ConfigResource) -> ResourceConfigs:
         return ResourceConfigs(resource, tuple((config.name, config.value) for config in item.configs))
 
-    answers = await alter(message.resources, request, wanted, alter_configs, message.validate_only)
+    answers = await alter(message.resources, view, commands, wanted, alter_configs, message.validate_only)
     return AlterConfigsResponse(responses=[AlterConfigsResourceResponse(*answer) for answer in answers])

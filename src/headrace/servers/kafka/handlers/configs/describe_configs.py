@@ -21,6 +21,9 @@ from headrace.wire.messages.describe_configs import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from headrace.broker.metadata.view import MetadataView
+    from headrace.runtime.clock import Clock
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
 
 
@@ -28,39 +31,38 @@ AT_ONCE_MAX = 20  # resources that are described without giving way to others; e
 
 
 def handle(
-    message: DescribeConfigsRequest, request: Request
+    message: DescribeConfigsRequest, request: Request, view: MetadataView, world: World
 ) -> DescribeConfigsResponse | Awaitable[DescribeConfigsResponse]:
     # Each once: the answer is many times larger than the question.
     wanted = list({(item.resource_type, item.resource_name): item for item in message.resources}.values())
     if len(wanted) > AT_ONCE_MAX:
-        return _describe_many(message, wanted, request)
+        return _describe_many(message, wanted, view, world.clock)
     budget = AnswerBudget()
-    return DescribeConfigsResponse(results=[_result(message, resource, request, budget) for resource in wanted])
+    return DescribeConfigsResponse(results=[_result(message, resource, view, budget) for resource in wanted])
 
 
 async def _describe_many(
-    message: DescribeConfigsRequest, wanted: list[DescribeConfigsResource], request: Request
+    message: DescribeConfigsRequest, wanted: list[DescribeConfigsResource], view: MetadataView, clock: Clock
 ) -> DescribeConfigsResponse:
-    breather = Breather(request.node.world.clock)
+    breather = Breather(clock)
     budget = AnswerBudget()
     response = DescribeConfigsResponse()
     for resource in wanted:
         await breather.breathe()
-        response.results.append(_result(message, resource, request, budget))
+        response.results.append(_result(message, resource, view, budget))
     return response
 
 
 def _result(
-    message: DescribeConfigsRequest, wanted: DescribeConfigsResource, request: Request, budget: AnswerBudget
+    message: DescribeConfigsRequest, wanted: DescribeConfigsResource, view: MetadataView, budget: AnswerBudget
 ) -> DescribeConfigsResult:
-    node = request.node
     try:
         budget.check()
         entries = describe_configs(
-            node.image,
+            view.image,
             config_resource(wanted.resource_type, wanted.resource_name),
             wanted.configuration_keys,
-            node.view.configs,
+            view.configs,
         )
         configs = [_config(message, entry) for entry in entries]
         budget.take(sum(map(_size, configs)))

@@ -23,16 +23,20 @@ from headrace.wire.messages.incremental_alter_configs import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headrace.broker.membership.commands import Commands
+    from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.configs.config_keys import ConfigResource
     from headrace.metadata.decisions.decision import Decision, Outcome
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: IncrementalAlterConfigsRequest, request: Request) -> IncrementalAlterConfigsResponse:
+async def handle(
+    message: IncrementalAlterConfigsRequest, request: Request, view: MetadataView, commands: Commands
+) -> IncrementalAlterConfigsResponse:
     def wanted(item: AlterConfigsResource, resource: ConfigResource) -> ResourceEdits:
         return ResourceEdits(resource, tuple(_edit(config) for config in item.configs))
 
-    answers = await alter(message.resources, request, wanted, incremental_alter_configs, message.validate_only)
+    answers = await alter(message.resources, view, commands, wanted, incremental_alter_configs, message.validate_only)
     return IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse(*answer) for answer in answers])
 
 
@@ -64,13 +68,13 @@ ChangeT = TypeVar("ChangeT")
 
 async def alter(
     items: Sequence[ItemT],
-    request: Request,
+    view: MetadataView,
+    commands: Commands,
     wanted: Callable[[ItemT, ConfigResource], ChangeT],
     decide: Callable[[Any, Sequence[ChangeT], Any, bool], Decision[list[Outcome[ConfigResource]]]],
     validate_only: bool,
 ) -> list[Answer]:
     """What both ways of altering have in common. Answers stand in the order of the items."""
-    node = request.node
     answers: list[Answer | None] = []
     changes: list[ChangeT] = []
     for item in items:
@@ -80,9 +84,7 @@ async def alter(
         except Refusal as refusal:
             answers.append(Answer(refusal.code, refusal.message, item.resource_type, item.resource_name))
     names = [item.resource_name for item, answer in zip(items, answers, strict=True) if answer is None]
-    outcomes = await node.commands.submit_each(
-        names, lambda image: decide(image, changes, node.view.configs, validate_only)
-    )
+    outcomes = await commands.submit_each(names, lambda image: decide(image, changes, view.configs, validate_only))
     in_order = iter(outcomes)
     return [
         answer if answer is not None else _answer(item, next(in_order))

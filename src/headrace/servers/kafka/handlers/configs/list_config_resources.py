@@ -14,13 +14,14 @@ from headrace.wire.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.metadata.view import MetadataView
     from headrace.servers.kafka.interfaces import Request
 
 KNOWN_TO_KAFKA = {2, 4, 8, 16, 32}  # topics, brokers, loggers of brokers, client telemetry, groups
 KINDS_FROM = 1  # version 0 lists client telemetry alone, and there is none
 
 
-def handle(message: ListConfigResourcesRequest, request: Request) -> ListConfigResourcesResponse:
+def handle(message: ListConfigResourcesRequest, request: Request, view: MetadataView) -> ListConfigResourcesResponse:
     if request.version < KINDS_FROM:
         return ListConfigResourcesResponse()
     if not KNOWN_TO_KAFKA.issuperset(message.resource_types):
@@ -29,7 +30,6 @@ def handle(message: ListConfigResourcesRequest, request: Request) -> ListConfigR
     kinds = [kind for kind in ResourceKind if kind in asked]
     return ListConfigResourcesResponse(
         config_resources=[
-            ConfigResource(resource.name, resource.kind)
-            for resource in list_config_resources(request.node.image, kinds)
+            ConfigResource(resource.name, resource.kind) for resource in list_config_resources(view.image, kinds)
         ]
     )

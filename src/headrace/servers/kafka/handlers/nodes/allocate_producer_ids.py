@@ -10,12 +10,13 @@ from headrace.model.names import NodeId
 from headrace.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.metadata.quorum import Quorum
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: AllocateProducerIdsRequest, request: Request) -> AllocateProducerIdsResponse:
+async def handle(message: AllocateProducerIdsRequest, request: Request, quorum: Quorum) -> AllocateProducerIdsResponse:
     try:
-        block = await request.node.quorum.submit(lambda image: reserve_producer_ids(image, NodeId(message.broker_id)))
+        block = await quorum.submit(lambda image: reserve_producer_ids(image, NodeId(message.broker_id)))
     except Refusal as refusal:
         return AllocateProducerIdsResponse(error_code=refusal.code)
     return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.next - block.first)

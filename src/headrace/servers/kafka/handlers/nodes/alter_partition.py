@@ -15,6 +15,7 @@ from headrace.wire.messages.alter_partition import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.metadata.quorum import Quorum
     from headrace.metadata.decisions.decision import Outcome
     from headrace.metadata.image.cluster_image import Partition
     from headrace.servers.kafka.interfaces import Request
@@ -23,7 +24,7 @@ NOT_CHECKED = -1
 EPOCHS_FROM = 3
 
 
-async def handle(message: AlterPartitionRequest, request: Request) -> AlterPartitionResponse:
+async def handle(message: AlterPartitionRequest, request: Request, quorum: Quorum) -> AlterPartitionResponse:
     wanted = [
         IsrChange(
             LogId(topic.topic_id, part.partition_index),
@@ -37,7 +38,7 @@ async def handle(message: AlterPartitionRequest, request: Request) -> AlterParti
         for part in topic.partitions
     ]
     try:
-        outcomes = await request.node.quorum.submit(
+        outcomes = await quorum.submit(
             lambda image: change_in_sync(image, NodeId(message.broker_id), message.broker_epoch, wanted)
         )
     except Refusal as refusal:

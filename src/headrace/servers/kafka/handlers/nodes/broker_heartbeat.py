@@ -9,12 +9,13 @@ from headrace.model.names import NodeId, Offset
 from headrace.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.metadata.controller import Controller
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: BrokerHeartbeatRequest, request: Request) -> BrokerHeartbeatResponse:
+async def handle(message: BrokerHeartbeatRequest, request: Request, controller: Controller) -> BrokerHeartbeatResponse:
     try:
-        is_served = await request.node.controller.heartbeat(
+        is_served = await controller.heartbeat(
             NodeId(message.broker_id),
             message.broker_epoch,
             Offset(message.current_metadata_offset),

@@ -11,17 +11,20 @@ from headrace.model.names import NodeId
 from headrace.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.metadata.controller import Controller
+    from headrace.broker.metadata.quorum import Quorum
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: BrokerRegistrationRequest, request: Request) -> BrokerRegistrationResponse:
-    node = request.node
+async def handle(
+    message: BrokerRegistrationRequest, request: Request, quorum: Quorum, controller: Controller
+) -> BrokerRegistrationResponse:
     try:
-        cluster_id = node.image.cluster_id
+        cluster_id = quorum.image.cluster_id
         if message.cluster_id and message.cluster_id != cluster_id:
             raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {cluster_id}")
         node_id = NodeId(message.broker_id)
-        broker_epoch = await node.controller.register(
+        broker_epoch = await controller.register(
             node_id,
             lambda image: register_node(
                 image,
@@ -32,7 +35,7 @@ async def handle(message: BrokerRegistrationRequest, request: Request) -> Broker
                 directory=message.log_dirs[0] if message.log_dirs else b"",
                 session_ms=message.session_ms,
                 start_count=message.life,
-                is_heard=node.controller.is_heard(NodeId(message.broker_id)),
+                is_heard=controller.is_heard(NodeId(message.broker_id)),
             ),
         )
     except Refusal as refusal:

@@ -14,16 +14,17 @@ from headrace.wire.messages.describe_log_ends import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.partitions.topic_table import TopicTable
     from headrace.metadata.elections.log_end_comparison import LogEnd
     from headrace.servers.kafka.interfaces import Request
 
 
-def handle(message: DescribeLogEndsRequest, request: Request) -> DescribeLogEndsResponse:
+def handle(message: DescribeLogEndsRequest, request: Request, topics: TopicTable) -> DescribeLogEndsResponse:
     if len(message.logs) > LOGS_MAX:
         return DescribeLogEndsResponse(
             ErrorCode.INVALID_REQUEST, f"{len(message.logs)} logs at once; ask for {LOGS_MAX} at most"
         )
-    ends = log_ends(request.node.topics, [LogId(log.topic_id, log.partition_index) for log in message.logs])
+    ends = log_ends(topics, [LogId(log.topic_id, log.partition_index) for log in message.logs])
     return DescribeLogEndsResponse(logs=[_described(log_id, end) for log_id, end in ends.items()])
 
 

@@ -10,13 +10,14 @@ from headrace.model.names import LogId, NodeId
 from headrace.wire.messages.give_up_replica import GiveUpReplicaRequest, GiveUpReplicaResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.metadata.quorum import Quorum
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: GiveUpReplicaRequest, request: Request) -> GiveUpReplicaResponse:
+async def handle(message: GiveUpReplicaRequest, request: Request, quorum: Quorum) -> GiveUpReplicaResponse:
     log_id = LogId(message.topic_id, message.partition_index)
     try:
-        await request.node.quorum.submit(
+        await quorum.submit(
             lambda image: give_up_replica(
                 image,
                 NodeId(message.node_id),

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from headrace.wire.messages.greet import GreetRequest, GreetResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.membership.local_node import LocalNode
+    from headrace.broker.metadata.quorum import Quorum
     from headrace.servers.kafka.interfaces import Request
 
 
-def handle(_message: GreetRequest, request: Request) -> GreetResponse:
-    node = request.node
-    return GreetResponse(node.node_id, node.image.cluster_id or "", node.quorum.has_log, list(node.local.founders))
+def handle(_message: GreetRequest, request: Request, local: LocalNode, quorum: Quorum) -> GreetResponse:
+    return GreetResponse(local.node_id, quorum.image.cluster_id or "", quorum.has_log, list(local.founders))

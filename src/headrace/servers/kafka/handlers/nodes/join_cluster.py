@@ -16,16 +16,25 @@ from headrace.wire.messages.join_cluster import JoinClusterRequest, JoinClusterR
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.broker.node import Node
+    from headrace.broker.membership.address_book import AddressBook
+    from headrace.broker.membership.local_node import LocalNode
+    from headrace.broker.metadata.controller import Controller
+    from headrace.broker.metadata.quorum import Quorum
     from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterResponse:
-    node = request.node
+async def handle(
+    message: JoinClusterRequest,
+    request: Request,
+    local: LocalNode,
+    addresses: AddressBook,
+    quorum: Quorum,
+    controller: Controller,
+) -> JoinClusterResponse:
     try:
         node_id = NodeId(message.node_id)
-        cluster_id = await node.controller.register(
+        cluster_id = await controller.register(
             node_id,
             lambda image: admit_node(
                 image,
@@ -37,21 +46,21 @@ async def handle(message: JoinClusterRequest, request: Request) -> JoinClusterRe
                 directory=message.directory_id,
                 session_ms=message.session_ms,
                 start_count=message.life,
-                is_heard=node.controller.is_heard(NodeId(message.node_id)),
+                is_heard=controller.is_heard(NodeId(message.node_id)),
             ),
         )
     except Refusal as refusal:
-        if refusal.code is ErrorCode.NOT_CONTROLLER and message.cluster_id == node.local.cluster_id(node.image):
-            _note_moved(message, node)
+        if refusal.code is ErrorCode.NOT_CONTROLLER and message.cluster_id == local.cluster_id(quorum.image):
+            _note_moved(message, addresses)
         return JoinClusterResponse(refusal.code, refusal.message)
-    return JoinClusterResponse(cluster_id=cluster_id, nodes=list(_addresses(node.image)))
+    return JoinClusterResponse(cluster_id=cluster_id, nodes=list(_addresses(quorum.image)))
 
 
-def _note_moved(message: JoinClusterRequest, node: Node) -> None:
+def _note_moved(message: JoinClusterRequest, addresses: AddressBook) -> None:
     for endpoint in message.endpoints:
         if endpoint.listener == NODES:
             voter = ReplicaKey(NodeId(message.node_id), message.directory_id)
-            node.addresses.note_moved(voter, Address(endpoint.host, endpoint.port))
+            addresses.note_moved(voter, Address(endpoint.host, endpoint.port))
 
 
 def _addresses(image: ClusterImage) -> Iterator[MemberAddress]:

@@ -13,13 +13,16 @@ from headrace.wire.messages.live_transactions import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: LiveTransactionsRequest, request: Request) -> LiveTransactionsResponse:
+async def handle(
+    message: LiveTransactionsRequest, request: Request, coordinators: Coordinators
+) -> LiveTransactionsResponse:
     wanted = {asked.partition_index: Epoch(asked.leader_epoch) for asked in message.coordinators}
     try:
-        found = await request.node.coordinators.live_here(ProducerId(message.producer_id), wanted)
+        found = await coordinators.live_here(ProducerId(message.producer_id), wanted)
     except Refusal as refusal:
         return LiveTransactionsResponse(refusal.code)
     return LiveTransactionsResponse(

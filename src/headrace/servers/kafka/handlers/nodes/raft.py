@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from headrace.broker.membership.raft_messages import RaftRequest
+    from headrace.broker.membership.raft_receiver import RaftReceiver
     from headrace.servers.kafka.interfaces import Request
     from headrace.wire.api import Message
 
 
-def handle(message: RaftRequest, request: Request) -> Message | Awaitable[Message]:
-    code = request.node.raft.receive(message)
+def handle(message: RaftRequest, request: Request, raft: RaftReceiver) -> Message | Awaitable[Message]:
+    code = raft.receive(message)
     return _answer(message, code) if isinstance(code, ErrorCode) else _answer_later(message, code)
 
 

@@ -18,16 +18,20 @@ from headrace.wire.messages.alter_partition_reassignments import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.broker.membership.commands import Commands
+    from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.decisions.decision import Outcome
     from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: AlterPartitionReassignmentsRequest, request: Request) -> AlterPartitionReassignmentsResponse:
-    wanted = _wanted(message, request)
+async def handle(
+    message: AlterPartitionReassignmentsRequest, request: Request, view: MetadataView, commands: Commands
+) -> AlterPartitionReassignmentsResponse:
+    wanted = _wanted(message, view.image)
     may_resize = message.allow_replication_factor_change
     try:
-        outcomes = await request.node.commands.submit(lambda image: _decide(image, wanted, may_resize=may_resize))
+        outcomes = await commands.submit(lambda image: _decide(image, wanted, may_resize=may_resize))
     except Refusal as refusal:
         return AlterPartitionReassignmentsResponse(error_code=refusal.code, error_message=refusal.message)
     results = iter(outcomes)
@@ -43,11 +47,11 @@ async def handle(message: AlterPartitionReassignmentsRequest, request: Request) 
     )
 
 
-def _wanted(message: AlterPartitionReassignmentsRequest, request: Request) -> list[Reassignment]:
+def _wanted(message: AlterPartitionReassignmentsRequest, image: ClusterImage) -> list[Reassignment]:
     """As they stand in the request, one after the other. A topic that nobody knows has an id that nothing has."""
     wanted = []
     for topic in message.topics:
-        known = request.node.image.topic_named(topic.name)
+        known = image.topic_named(topic.name)
         topic_id = NO_TOPIC_ID if known is None else known.topic_id
         for part in topic.partitions:
             replicas = None if part.replicas is None else tuple(map(NodeId, part.replicas))

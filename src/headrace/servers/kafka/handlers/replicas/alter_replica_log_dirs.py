@@ -14,34 +14,41 @@ from headrace.wire.messages.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from headrace.broker.node import Node
+    from headrace.broker.metadata.view import MetadataView
+    from headrace.broker.partitions.topic_table import TopicTable
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
 
 
-def handle(message: AlterReplicaLogDirsRequest, request: Request) -> AlterReplicaLogDirsResponse:
-    return AlterReplicaLogDirsResponse(results=list(_results(message, request.node)))
+def handle(
+    message: AlterReplicaLogDirsRequest, request: Request, view: MetadataView, topics: TopicTable, world: World
+) -> AlterReplicaLogDirsResponse:
+    results = _results(message, world.disk.location, lambda topic, index: _standing(view, topics, topic, index))
+    return AlterReplicaLogDirsResponse(results=list(results))
 
 
-def _results(message: AlterReplicaLogDirsRequest, node: Node) -> Iterator[AlterReplicaLogDirTopicResult]:
+def _results(
+    message: AlterReplicaLogDirsRequest, location: str, standing: Callable[[str, int], ErrorCode]
+) -> Iterator[AlterReplicaLogDirTopicResult]:
     for directory in {item.path: item for item in message.dirs}.values():
-        is_ours = directory.path == node.world.disk.location
+        is_ours = directory.path == location
         for topic, indexes in distinct((item.name, item.partitions) for item in directory.topics).items():
             yield AlterReplicaLogDirTopicResult(
                 topic,
                 [
                     AlterReplicaLogDirPartitionResult(
-                        index, _standing(node, topic, index) if is_ours else ErrorCode.LOG_DIR_NOT_FOUND
+                        index, standing(topic, index) if is_ours else ErrorCode.LOG_DIR_NOT_FOUND
                     )
                     for index in indexes
                 ],
             )
 
 
-def _standing(node: Node, topic: str, index: int) -> ErrorCode:
-    if node.topics.find(topic, index) is not None:
+def _standing(view: MetadataView, topics: TopicTable, topic: str, index: int) -> ErrorCode:
+    if topics.find(topic, index) is not None:
         return ErrorCode.NONE
-    known = node.image.topic_named(topic)
+    known = view.image.topic_named(topic)
     is_elsewhere = known is not None and index in known.partitions
     return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -18,21 +18,24 @@ from headrace.wire.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.broker.partitions.topic_table import ServedTopic
+    from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
     from headrace.broker.replicas.cleaner import LogCleaner
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: DescribeLogDirsRequest, request: Request) -> DescribeLogDirsResponse:
-    disk = request.node.world.disk
-    total_bytes, free_bytes = await request.node.world.threads.run(lambda: (disk.total_bytes(), disk.free_bytes()))
+async def handle(
+    message: DescribeLogDirsRequest, request: Request, topics: TopicTable, cleaner: LogCleaner, world: World
+) -> DescribeLogDirsResponse:
+    disk = world.disk
+    total_bytes, free_bytes = await world.threads.run(lambda: (disk.total_bytes(), disk.free_bytes()))
     return DescribeLogDirsResponse(
         error_code=ErrorCode.NONE,
         results=[
             DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,
                 log_dir=disk.location,
-                topics=_topics(message.topics, request),
+                topics=_topics(message.topics, topics, cleaner),
                 total_bytes=total_bytes,
                 usable_bytes=free_bytes,
             )
@@ -40,8 +43,9 @@ async def handle(message: DescribeLogDirsRequest, request: Request) -> DescribeL
     )
 
 
-def _topics(wanted: list[DescribableLogDirTopic] | None, request: Request) -> list[DescribeLogDirsTopic]:
-    table, cleaner = request.node.topics, request.node.cleaner
+def _topics(
+    wanted: list[DescribableLogDirTopic] | None, table: TopicTable, cleaner: LogCleaner
+) -> list[DescribeLogDirsTopic]:
     if wanted is None:
         return [_topic(topic, range(len(topic.partitions)), cleaner) for topic in table]
     asked = distinct((item.topic, item.partitions) for item in wanted)

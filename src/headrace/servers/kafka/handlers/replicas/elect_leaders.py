@@ -20,18 +20,23 @@ from headrace.wire.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.membership.commands import Commands
+    from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.decisions.decision import Outcome
+    from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.servers.kafka.interfaces import Request
 
 ERROR_FOR_ALL_FROM = 1  # before, an answer speaks of single partitions only
 
 
-async def handle(message: ElectLeadersRequest, request: Request) -> ElectLeadersResponse:
-    named = _named(message, request)
+async def handle(
+    message: ElectLeadersRequest, request: Request, view: MetadataView, commands: Commands
+) -> ElectLeadersResponse:
+    named = _named(message, view.image)
     try:
         kind = _kind(message.election_type)
         wanted = [Election(log_id, kind) for log_id in named.values()]
-        outcomes = await request.node.commands.submit(lambda image: elect_leaders(image, wanted))
+        outcomes = await commands.submit(lambda image: elect_leaders(image, wanted))
     except Refusal as refusal:
         refused = _answer({name: _refused(name, refusal) for name in named})  # the error for all has no room for words
         return replace(refused, error_code=refusal.code) if request.version >= ERROR_FOR_ALL_FROM else refused
@@ -50,9 +55,8 @@ def _kind(number: int) -> ElectionKind:
         ) from None
 
 
-def _named(message: ElectLeadersRequest, request: Request) -> dict[TopicPartition, LogId]:
+def _named(message: ElectLeadersRequest, image: ClusterImage) -> dict[TopicPartition, LogId]:
     """Each once. A topic that nobody knows has an id that nothing has."""
-    image = request.node.image
     if message.topic_partitions is None:
         return {
             TopicPartition(topic.name, partition.partition): LogId(topic.topic_id, partition.partition)

@@ -14,12 +14,15 @@ from headrace.wire.messages.list_partition_reassignments import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.image.cluster_image import Partition, Topic
     from headrace.servers.kafka.interfaces import Request
 
 
-def handle(message: ListPartitionReassignmentsRequest, request: Request) -> ListPartitionReassignmentsResponse:
-    image = request.node.image
+def handle(
+    message: ListPartitionReassignmentsRequest, request: Request, view: MetadataView
+) -> ListPartitionReassignmentsResponse:
+    image = view.image
     if message.topics is None:
         found = [_moving(topic, range(topic.partition_count)) for topic in image.sorted_topics()]
     else:

@@ -20,22 +20,26 @@ from headrace.wire.messages.plan_rebalance import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.metadata.quorum import Quorum
     from headrace.metadata.image.cluster_image import ClusterImage
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
 
 PLANS: Final = "plans"
 
 
-async def handle(message: PlanRebalanceRequest, request: Request) -> PlanRebalanceResponse:
-    node, image = request.node, request.node.image
+async def handle(
+    message: PlanRebalanceRequest, request: Request, quorum: Quorum, world: World
+) -> PlanRebalanceResponse:
+    image = quorum.image
     giver = NodeId(message.away_from)
-    if not node.is_controller:  # what this node knows may be old, and nothing could be moved anyway
-        refusal = node.quorum.no_controller()
+    if not quorum.is_leader:  # what this node knows may be old, and nothing could be moved anyway
+        refusal = quorum.no_controller()
         return PlanRebalanceResponse(refusal.code, refusal.message)
     if giver != NO_NODE and giver not in image.nodes:
         return PlanRebalanceResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {giver}")
     # In a thread: the image does not change, and a plan for 20,000 partitions takes a third of a second.
-    plan = await node.world.threads.run(lambda: plan_rebalance(image) if usable_nodes(image) else [], lane=PLANS)
+    plan = await world.threads.run(lambda: plan_rebalance(image) if usable_nodes(image) else [], lane=PLANS)
     targets = {move.log_id: move.replicas or () for move in plan}
     topics: dict[str, list[MovingPartition]] = {}
     for topic, partition in partitions_of(image):

@@ -11,12 +11,13 @@ from headrace.model.errors import ErrorCode
 from headrace.wire.messages.scrub_logs import DamagedPlace, ScrubLogsRequest, ScrubLogsResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.metadata.view import MetadataView
+    from headrace.broker.replicas.scrub import Scrub
     from headrace.servers.kafka.interfaces import Request
 
 
-def handle(message: ScrubLogsRequest, request: Request) -> ScrubLogsResponse:
-    node, scrub = request.node, request.node.scrub
-    if message.topic is not None and node.image.topic_named(message.topic) is None:
+def handle(message: ScrubLogsRequest, request: Request, view: MetadataView, scrub: Scrub) -> ScrubLogsResponse:
+    if message.topic is not None and view.image.topic_named(message.topic) is None:
         return ScrubLogsResponse(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {message.topic[:200]!r} here"
         )
