@@ -12,8 +12,9 @@ from headrace.model.names import TopicId as TopicIdOf
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.metadata.image.cluster_image import Topic
+    from headrace.metadata.image.cluster_image import ClusterImage, Topic
     from headrace.model.names import TopicId
+    from headrace.runtime.entropy import Entropy
     from headrace.servers.kafka.interfaces import Request
 
 TopicT = TypeVar("TopicT", str, tuple[str, TopicIdOf])
@@ -27,9 +28,9 @@ def caller_of(request: Request) -> Caller:
     return Caller(request.client_id[:CLIENT_ID_MAX], f"/{request.connection.link.peer.host}", request.version)
 
 
-def joining_caller_of(request: Request) -> Caller:
+def joining_caller_of(request: Request, entropy: Entropy) -> Caller:
     """For requests that may need a new member id: the client's name in front, so that people recognise it."""
-    token = TopicIdOf(request.node.world.entropy.token(16))
+    token = TopicIdOf(entropy.token(16))
     name = request.client_id[:NAME_IN_MEMBER_ID_MAX]
     return caller_of(request)._replace(fresh_member_id=f"{name}-{topic_id_text(token)}")
 
@@ -45,8 +46,8 @@ def distinct(asked: Iterable[tuple[TopicT, Iterable[int]]]) -> dict[TopicT, dict
     return found
 
 
-def find_topic(request: Request, name: str, topic_id: TopicId) -> tuple[Topic | None, ErrorCode]:
+def find_topic(image: ClusterImage, name: str, topic_id: TopicId) -> tuple[Topic | None, ErrorCode]:
     """The topic of this name or, if there is one, of this id; and the error to answer with if there is none."""
     if topic_id != NO_TOPIC_ID:
-        return request.node.image.topic(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-    return request.node.image.topic_named(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return image.topic(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    return image.topic_named(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

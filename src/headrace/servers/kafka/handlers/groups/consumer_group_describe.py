@@ -15,14 +15,17 @@ from headrace.wire.messages.consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: ConsumerGroupDescribeRequest, request: Request) -> ConsumerGroupDescribeResponse:
+async def handle(
+    message: ConsumerGroupDescribeRequest, request: Request, coordinators: Coordinators
+) -> ConsumerGroupDescribeResponse:
     # Each once: one that is named a thousand times would make an answer that no memory holds.
     wanted = dict.fromkeys(message.group_ids)
     budget = AnswerBudget()
-    groups = [await _describe(group_id, request, budget) for group_id in wanted]
+    groups = [await _describe(group_id, coordinators, budget) for group_id in wanted]
     if message.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
@@ -30,10 +33,10 @@ async def handle(message: ConsumerGroupDescribeRequest, request: Request) -> Con
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-async def _describe(group_id: str, request: Request, budget: AnswerBudget) -> DescribedGroup:
+async def _describe(group_id: str, coordinators: Coordinators, budget: AnswerBudget) -> DescribedGroup:
     try:
         budget.check()
-        shard = request.node.coordinators.groups_of(group_id)
+        shard = coordinators.groups_of(group_id)
         described: list[DescribedGroup] = await shard.look(lambda mind: mind.describe_consumer_groups([group_id]))
         budget.take(_size(described[0]))
     except Refusal as refusal:

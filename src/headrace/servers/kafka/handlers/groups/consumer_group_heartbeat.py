@@ -12,13 +12,17 @@ from headrace.wire.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: ConsumerGroupHeartbeatRequest, request: Request) -> ConsumerGroupHeartbeatResponse:
-    caller = joining_caller_of(request)
+async def handle(
+    message: ConsumerGroupHeartbeatRequest, request: Request, coordinators: Coordinators, world: World
+) -> ConsumerGroupHeartbeatResponse:
+    caller = joining_caller_of(request, world.entropy)
     try:
-        shard = request.node.coordinators.groups_of(message.group_id)
+        shard = coordinators.groups_of(message.group_id)
         response: ConsumerGroupHeartbeatResponse = await shard.ask(
             lambda mind, token, now: mind.consumer_heartbeat(message, caller, token, now)
         )

@@ -8,17 +8,18 @@ from headrace.model.errors import Refusal
 from headrace.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: DeleteGroupsRequest, request: Request) -> DeleteGroupsResponse:
+async def handle(message: DeleteGroupsRequest, request: Request, coordinators: Coordinators) -> DeleteGroupsResponse:
     wanted = dict.fromkeys(message.groups_names)  # as Kafka does; the second time it would be unknown
-    return DeleteGroupsResponse(results=[await _delete(group_id, request) for group_id in wanted])
+    return DeleteGroupsResponse(results=[await _delete(group_id, coordinators) for group_id in wanted])
 
 
-async def _delete(group_id: str, request: Request) -> DeletableGroupResult:
+async def _delete(group_id: str, coordinators: Coordinators) -> DeletableGroupResult:
     try:
-        shard = request.node.coordinators.groups_of(group_id)
+        shard = coordinators.groups_of(group_id)
         results: list[DeletableGroupResult] = await shard.ask(
             lambda mind, token, now: mind.delete_groups([group_id], token, now)
         )

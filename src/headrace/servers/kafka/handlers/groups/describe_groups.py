@@ -11,16 +11,19 @@ from headrace.servers.kafka.limits.answer_budget import AnswerBudget
 from headrace.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
 
 MESSAGES_FROM = 6
 
 
-async def handle(message: DescribeGroupsRequest, request: Request) -> DescribeGroupsResponse:
+async def handle(
+    message: DescribeGroupsRequest, request: Request, coordinators: Coordinators
+) -> DescribeGroupsResponse:
     # Each once: one that is named a thousand times would make an answer that no memory holds.
     wanted = dict.fromkeys(message.groups)
     budget = AnswerBudget()
-    groups = [await _describe(group_id, request, budget) for group_id in wanted]
+    groups = [await _describe(group_id, request, coordinators, budget) for group_id in wanted]
     if message.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
@@ -28,11 +31,13 @@ async def handle(message: DescribeGroupsRequest, request: Request) -> DescribeGr
     return DescribeGroupsResponse(groups=groups)
 
 
-async def _describe(group_id: str, request: Request, budget: AnswerBudget) -> DescribedGroup:
+async def _describe(
+    group_id: str, request: Request, coordinators: Coordinators, budget: AnswerBudget
+) -> DescribedGroup:
     caller = caller_of(request)
     try:
         budget.check()
-        shard = request.node.coordinators.groups_of(group_id)
+        shard = coordinators.groups_of(group_id)
         described: list[DescribedGroup] = await shard.look(lambda mind: mind.describe_groups([group_id], caller))
         budget.take(_size(described[0]))
     except Refusal as refusal:

@@ -9,13 +9,14 @@ from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: HeartbeatRequest, request: Request) -> HeartbeatResponse:
+async def handle(message: HeartbeatRequest, request: Request, coordinators: Coordinators) -> HeartbeatResponse:
     caller = caller_of(request)
     try:
-        shard = request.node.coordinators.groups_of(message.group_id)
+        shard = coordinators.groups_of(message.group_id)
         response: HeartbeatResponse = await shard.ask(
             lambda mind, token, now: mind.heartbeat(message, caller, token, now)
         )

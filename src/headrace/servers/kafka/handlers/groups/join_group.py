@@ -9,13 +9,17 @@ from headrace.servers.kafka.asking import joining_caller_of
 from headrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: JoinGroupRequest, request: Request) -> JoinGroupResponse:
-    caller = joining_caller_of(request)
+async def handle(
+    message: JoinGroupRequest, request: Request, coordinators: Coordinators, world: World
+) -> JoinGroupResponse:
+    caller = joining_caller_of(request, world.entropy)
     try:
-        shard = request.node.coordinators.groups_of(message.group_id)
+        shard = coordinators.groups_of(message.group_id)
         response: JoinGroupResponse = await shard.ask(lambda mind, token, now: mind.join(message, caller, token, now))
     except Refusal as refusal:
         return JoinGroupResponse(error_code=refusal.code, protocol_name="", member_id=message.member_id)

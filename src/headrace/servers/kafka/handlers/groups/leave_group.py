@@ -9,13 +9,14 @@ from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: LeaveGroupRequest, request: Request) -> LeaveGroupResponse:
+async def handle(message: LeaveGroupRequest, request: Request, coordinators: Coordinators) -> LeaveGroupResponse:
     caller = caller_of(request)
     try:
-        shard = request.node.coordinators.groups_of(message.group_id)
+        shard = coordinators.groups_of(message.group_id)
         response: LeaveGroupResponse = await shard.ask(lambda mind, token, now: mind.leave(message, caller, token, now))
     except Refusal as refusal:
         return LeaveGroupResponse(error_code=refusal.code)

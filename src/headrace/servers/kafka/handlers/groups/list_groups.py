@@ -8,13 +8,14 @@ from headrace.model.errors import Refusal
 from headrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: ListGroupsRequest, request: Request) -> ListGroupsResponse:
+async def handle(message: ListGroupsRequest, request: Request, coordinators: Coordinators) -> ListGroupsResponse:
     states, types = set(message.states_filter), set(message.types_filter)
     groups: list[ListedGroup] = []
-    for shard in request.node.coordinators.group_shards():
+    for shard in coordinators.group_shards():
         try:
             groups += await shard.look(lambda mind: mind.list_groups(states, types))
         except Refusal as refusal:

@@ -19,16 +19,20 @@ from headrace.wire.messages.offset_commit import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from headrace.broker.coordination.coordinators import Coordinators
+    from headrace.broker.metadata.view import MetadataView
     from headrace.servers.kafka.interfaces import Request
 
 Codes = dict[tuple[str, int], int]
 """The outcome by topic name and partition."""
 
 
-async def handle(message: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:
+async def handle(
+    message: OffsetCommitRequest, request: Request, view: MetadataView, coordinators: Coordinators
+) -> OffsetCommitResponse:
     known, answers = [], []
     for topic in message.topics:
-        found, missing = find_topic(request, topic.name, topic.topic_id)
+        found, missing = find_topic(view.image, topic.name, topic.topic_id)
         count = 0 if found is None else found.partition_count
         if found is not None:
             topic = replace(topic, name=found.name)  # noqa: PLW2901 - from here on by name
@@ -37,16 +41,16 @@ async def handle(message: OffsetCommitRequest, request: Request) -> OffsetCommit
         if inside:
             known.append(replace(topic, topic_id=NO_TOPIC_ID, partitions=inside))
         answers.append((topic, missing))
-    codes = await _commit(replace(message, topics=known), request)
+    codes = await _commit(replace(message, topics=known), request, coordinators)
     return OffsetCommitResponse(topics=[_answer(topic, codes, missing) for topic, missing in answers])
 
 
-async def _commit(message: OffsetCommitRequest, request: Request) -> Codes:
+async def _commit(message: OffsetCommitRequest, request: Request, coordinators: Coordinators) -> Codes:
     if not message.topics:
         return {}
     caller = caller_of(request)
     try:
-        shard = request.node.coordinators.groups_of(message.group_id)
+        shard = coordinators.groups_of(message.group_id)
         answer: OffsetCommitResponse = await shard.ask(
             lambda mind, token, now: mind.commit_offsets(message, caller, token, now)
         )

@@ -9,13 +9,14 @@ from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: OffsetDeleteRequest, request: Request) -> OffsetDeleteResponse:
+async def handle(message: OffsetDeleteRequest, request: Request, coordinators: Coordinators) -> OffsetDeleteResponse:
     caller = caller_of(request)
     try:
-        shard = request.node.coordinators.groups_of(message.group_id)
+        shard = coordinators.groups_of(message.group_id)
         response: OffsetDeleteResponse = await shard.ask(
             lambda mind, token, now: mind.delete_offsets(message, caller, token, now)
         )

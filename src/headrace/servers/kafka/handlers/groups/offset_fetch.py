@@ -21,6 +21,8 @@ from headrace.wire.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
+    from headrace.broker.metadata.view import MetadataView
     from headrace.servers.kafka.interfaces import Request
 
 SEVERAL_GROUPS_FROM = 8
@@ -29,35 +31,79 @@ GROUP_ERROR_FROM = 2
 PARTITION_BYTES = 20  # in an answer, without what its group noted
 
 
-async def handle(message: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
+async def handle(
+    message: OffsetFetchRequest, request: Request, view: MetadataView, coordinators: Coordinators
+) -> OffsetFetchResponse:
+    fetching = _Fetching(request.version, view, coordinators, is_stable_required=message.require_stable)
     if request.version >= SEVERAL_GROUPS_FROM:
         # Each once: one that is named a thousand times would make an answer that no memory holds.
         wanted = {group.group_id: group for group in message.groups}.values()
-        budget, is_stable_required = AnswerBudget(), message.require_stable
-        groups = [await _fetch(group, request, budget, is_stable_required=is_stable_required) for group in wanted]
+        budget = AnswerBudget()
+        groups = [await fetching.fetch(group, budget) for group in wanted]
         return OffsetFetchResponse(groups=groups)
-    group = await _fetch(_only_group(message), request, AnswerBudget(), is_stable_required=message.require_stable)
+    group = await fetching.fetch(_only_group(message), AnswerBudget())
     return _as_only_group(message, group, request.version)
 
 
-async def _fetch(
-    wanted: OffsetFetchRequestGroup, request: Request, budget: AnswerBudget, *, is_stable_required: bool
-) -> OffsetFetchResponseGroup:
-    try:
-        budget.check()
-        topics, unknown = _by_name(_distinct(wanted.topics), request)
-        shard = request.node.coordinators.groups_of(wanted.group_id)
-        found: OffsetFetchResponseGroup = await shard.look(
-            lambda mind: mind.fetch_offsets(
-                wanted.group_id, wanted.member_id, wanted.member_epoch, topics, is_stable_required=is_stable_required
+class _Fetching:
+    """What is the same for all groups of a request."""
+
+    def __init__(
+        self, version: int, view: MetadataView, coordinators: Coordinators, *, is_stable_required: bool
+    ) -> None:
+        self._uses_topic_ids = version >= TOPIC_IDS_FROM
+        self._view = view
+        self._coordinators = coordinators
+        self._is_stable_required = is_stable_required
+
+    async def fetch(self, wanted: OffsetFetchRequestGroup, budget: AnswerBudget) -> OffsetFetchResponseGroup:
+        try:
+            budget.check()
+            topics, unknown = self._by_name(_distinct(wanted.topics))
+            shard = self._coordinators.groups_of(wanted.group_id)
+            found: OffsetFetchResponseGroup = await shard.look(
+                lambda mind: mind.fetch_offsets(
+                    wanted.group_id,
+                    wanted.member_id,
+                    wanted.member_epoch,
+                    topics,
+                    is_stable_required=self._is_stable_required,
+                )
             )
-        )
-        budget.take(_size(found))
-    except Refusal as refusal:
-        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=_code_for(refusal.code))
-    if request.version >= TOPIC_IDS_FROM and not found.error_code:
-        found.topics = _with_ids(found.topics, request) + unknown
-    return found
+            budget.take(_size(found))
+        except Refusal as refusal:
+            return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=_code_for(refusal.code))
+        if self._uses_topic_ids and not found.error_code:
+            found.topics = self._with_ids(found.topics) + unknown
+        return found
+
+    def _by_name(
+        self, topics: list[OffsetFetchRequestTopics] | None
+    ) -> tuple[list[OffsetFetchRequestTopics] | None, list[OffsetFetchResponseTopics]]:
+        """The topics by name, and the answer for ids that name none."""
+        if topics is None or not self._uses_topic_ids:
+            return topics, []
+        known, unknown = [], []
+        for topic in topics:
+            found, code = find_topic(self._view.image, topic.name, topic.topic_id)
+            if found is None:
+                partitions = [
+                    OffsetFetchResponsePartitions(index, committed_offset=-1, metadata="", error_code=code)
+                    for index in topic.partition_indexes
+                ]
+                unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
+            else:
+                known.append(OffsetFetchRequestTopics(found.name, NO_TOPIC_ID, topic.partition_indexes))
+        return known, unknown
+
+    def _with_ids(self, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
+        """Topics that were deleted since have no id to be named by, and are left out."""
+        named = []
+        for topic in topics:
+            found = self._view.image.topic_named(topic.name)
+            if found is not None:
+                named.append(OffsetFetchResponseTopics(topic.name, found.topic_id, topic.partitions))
+        return named
 
 
 def _code_for(code: ErrorCode) -> ErrorCode:
@@ -78,36 +124,6 @@ def _size(group: OffsetFetchResponseGroup) -> int:
         len(topic.name) + sum(PARTITION_BYTES + len(part.metadata or "") for part in topic.partitions)
         for topic in group.topics
     )
-
-
-def _by_name(
-    topics: list[OffsetFetchRequestTopics] | None, request: Request
-) -> tuple[list[OffsetFetchRequestTopics] | None, list[OffsetFetchResponseTopics]]:
-    """The topics by name, and the answer for ids that name none."""
-    if topics is None or request.version < TOPIC_IDS_FROM:
-        return topics, []
-    known, unknown = [], []
-    for topic in topics:
-        found, code = find_topic(request, topic.name, topic.topic_id)
-        if found is None:
-            partitions = [
-                OffsetFetchResponsePartitions(index, committed_offset=-1, metadata="", error_code=code)
-                for index in topic.partition_indexes
-            ]
-            unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
-        else:
-            known.append(OffsetFetchRequestTopics(found.name, NO_TOPIC_ID, topic.partition_indexes))
-    return known, unknown
-
-
-def _with_ids(topics: list[OffsetFetchResponseTopics], request: Request) -> list[OffsetFetchResponseTopics]:
-    """Topics that were deleted since have no id to be named by, and are left out."""
-    named = []
-    for topic in topics:
-        found = request.node.image.topic_named(topic.name)
-        if found is not None:
-            named.append(OffsetFetchResponseTopics(topic.name, found.topic_id, topic.partitions))
-    return named
 
 
 def _only_group(message: OffsetFetchRequest) -> OffsetFetchRequestGroup:

@@ -9,13 +9,14 @@ from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: SyncGroupRequest, request: Request) -> SyncGroupResponse:
+async def handle(message: SyncGroupRequest, request: Request, coordinators: Coordinators) -> SyncGroupResponse:
     caller = caller_of(request)
     try:
-        shard = request.node.coordinators.groups_of(message.group_id)
+        shard = coordinators.groups_of(message.group_id)
         response: SyncGroupResponse = await shard.ask(lambda mind, token, now: mind.sync(message, caller, token, now))
     except Refusal as refusal:
         if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:

@@ -12,16 +12,18 @@ from headrace.model.names import ProducerId
 from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: AddOffsetsToTxnRequest, request: Request) -> AddOffsetsToTxnResponse:
-    coordination = request.node.coordinators
+async def handle(
+    message: AddOffsetsToTxnRequest, request: Request, coordinators: Coordinators
+) -> AddOffsetsToTxnResponse:
     try:
-        await coordination.prepare(CONSUMER_OFFSETS)
-        name = coordination.offsets_partition(message.group_id)
+        await coordinators.prepare(CONSUMER_OFFSETS)
+        name = coordinators.offsets_partition(message.group_id)
     except Refusal as refusal:
         return AddOffsetsToTxnResponse(error_code=refusal.code)
     asked = AddPartitions(message.transactional_id, ProducerId(message.producer_id), message.producer_epoch, (name,))
-    codes = await coordination.add_here(asked)
+    codes = await coordinators.add_here(asked)
     return AddOffsetsToTxnResponse(error_code=known_error(codes[name], request.version, ADD_KNOWS_FENCED))

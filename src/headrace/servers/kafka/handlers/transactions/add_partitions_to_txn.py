@@ -22,6 +22,9 @@ from headrace.wire.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
+    from headrace.broker.metadata.view import MetadataView
+    from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.servers.kafka.interfaces import Request
 
 BATCHED_FROM = 4
@@ -29,10 +32,14 @@ BUMPING_FROM = 5
 BUMPING_VERSION = 2  # of transactions: each has an epoch of its own (KIP-890)
 
 
-async def handle(message: AddPartitionsToTxnRequest, request: Request) -> AddPartitionsToTxnResponse:
+async def handle(
+    message: AddPartitionsToTxnRequest, request: Request, view: MetadataView, coordinators: Coordinators
+) -> AddPartitionsToTxnResponse:
     if request.version >= BATCHED_FROM:
         results = [
-            AddPartitionsToTxnResult(transaction.transactional_id, await _add(transaction, request))
+            AddPartitionsToTxnResult(
+                transaction.transactional_id, await _add(transaction, request.version, view, coordinators)
+            )
             for transaction in message.transactions
         ]
         return AddPartitionsToTxnResponse(results_by_transaction=results)
@@ -43,28 +50,31 @@ async def handle(message: AddPartitionsToTxnRequest, request: Request) -> AddPar
         verify_only=False,
         topics=message.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _add(only, request))
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=await _add(only, request.version, view, coordinators)
+    )
 
 
-async def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> list[AddPartitionsToTxnTopicResult]:
+async def _add(
+    transaction: AddPartitionsToTxnTransaction, version: int, view: MetadataView, coordinators: Coordinators
+) -> list[AddPartitionsToTxnTopicResult]:
     wanted = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    codes = _unknown(wanted, request)
+    codes = _unknown(wanted, view.image)
     if not codes:
         asked = AddPartitions(
             transaction.transactional_id,
             ProducerId(transaction.producer_id),
             transaction.producer_epoch,
             tuple(wanted),
-            transaction_version=BUMPING_VERSION if request.version >= BUMPING_FROM else 0,
+            transaction_version=BUMPING_VERSION if version >= BUMPING_FROM else 0,
             verify_only=transaction.verify_only,
         )
-        codes = await request.node.coordinators.add_here(asked)
-    return [_result(topic, codes, request.version) for topic in transaction.topics]
+        codes = await coordinators.add_here(asked)
+    return [_result(topic, codes, version) for topic in transaction.topics]
 
 
-def _unknown(wanted: list[TopicPartition], request: Request) -> dict[TopicPartition, ErrorCode]:
+def _unknown(wanted: list[TopicPartition], image: ClusterImage) -> dict[TopicPartition, ErrorCode]:
     """If one of them does not exist, none is added, and the others are told so: as Kafka does."""
-    image = request.node.image
     missing = set()
     for name in wanted:
         topic = image.topic_named(name.topic)

@@ -20,28 +20,32 @@ from headrace.wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.partitions.topic_table import TopicTable
     from headrace.replication.producers import Producer
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
 
 STATE_BYTES: Final = 40  # of a producer in an answer
 
 
-async def handle(message: DescribeProducersRequest, request: Request) -> DescribeProducersResponse:
-    breather, budget = Breather(request.node.world.clock), AnswerBudget()
-    topics = []
+async def handle(
+    message: DescribeProducersRequest, request: Request, topics: TopicTable, world: World
+) -> DescribeProducersResponse:
+    breather, budget = Breather(world.clock), AnswerBudget()
+    described = []
     for name, indexes in distinct((topic.name, topic.partition_indexes) for topic in message.topics).items():
         answers = []
         for index in indexes:
             await breather.breathe()  # a partition may remember very many
-            answers.append(_answer(name, index, request, budget))
-        topics.append(TopicResponse(name, answers))
-    return DescribeProducersResponse(topics=topics)
+            answers.append(_answer(name, index, topics, budget))
+        described.append(TopicResponse(name, answers))
+    return DescribeProducersResponse(topics=described)
 
 
-def _answer(topic: str, index: int, request: Request, budget: AnswerBudget) -> PartitionResponse:
+def _answer(topic: str, index: int, topics: TopicTable, budget: AnswerBudget) -> PartitionResponse:
     try:
         budget.check()
-        partition = request.node.topics.partition(topic, index)
+        partition = topics.partition(topic, index)
         states = [_state(producer) for producer in partition.log.producers.entries()]
         budget.take(STATE_BYTES * len(states))
     except Refusal as refusal:

@@ -13,21 +13,24 @@ from headrace.wire.messages.describe_transactions import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: DescribeTransactionsRequest, request: Request) -> DescribeTransactionsResponse:
+async def handle(
+    message: DescribeTransactionsRequest, request: Request, coordinators: Coordinators
+) -> DescribeTransactionsResponse:
     # Each once: one that is named a thousand times would make an answer that no memory holds.
     wanted = dict.fromkeys(message.transactional_ids)
     budget = AnswerBudget()
-    states = [await _describe(transactional_id, request, budget) for transactional_id in wanted]
+    states = [await _describe(transactional_id, coordinators, budget) for transactional_id in wanted]
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-async def _describe(transactional_id: str, request: Request, budget: AnswerBudget) -> TransactionState:
+async def _describe(transactional_id: str, coordinators: Coordinators, budget: AnswerBudget) -> TransactionState:
     try:
         budget.check()
-        shard = request.node.coordinators.transactions_of(transactional_id)
+        shard = coordinators.transactions_of(transactional_id)
         found: list[TransactionState] = await shard.look(lambda mind: mind.describe([transactional_id]))
         budget.take(sum(len(topic.topic) + 4 * len(topic.partitions) for topic in found[0].topics))
     except Refusal as refusal:

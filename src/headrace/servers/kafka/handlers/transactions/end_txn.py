@@ -9,14 +9,18 @@ from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
+    from headrace.broker.coordination.producer_ids import ProducerIds
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: EndTxnRequest, request: Request) -> EndTxnResponse:
+async def handle(
+    message: EndTxnRequest, request: Request, coordinators: Coordinators, producer_ids: ProducerIds
+) -> EndTxnResponse:
     caller = caller_of(request)
     try:
-        shard = request.node.coordinators.transactions_of(message.transactional_id)
-        fresh = await request.node.producer_ids.take()  # for the rare producer that has used up its epochs
+        shard = coordinators.transactions_of(message.transactional_id)
+        fresh = await producer_ids.take()  # for the rare producer that has used up its epochs
         response: EndTxnResponse = await shard.ask(
             lambda mind, token, now: mind.end(message, caller, token, now, fresh)
         )

@@ -9,18 +9,21 @@ from headrace.servers.kafka.asking import caller_of
 from headrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
+    from headrace.broker.coordination.producer_ids import ProducerIds
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: InitProducerIdRequest, request: Request) -> InitProducerIdResponse:
-    node = request.node
+async def handle(
+    message: InitProducerIdRequest, request: Request, coordinators: Coordinators, producer_ids: ProducerIds
+) -> InitProducerIdResponse:
     try:
-        fresh = await node.producer_ids.take()
+        fresh = await producer_ids.take()
         if message.transactional_id is None:
             # A producer that asks again, whatever it was called before, is a new one: nothing ties it to its past.
             return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
         caller = caller_of(request)
-        shard = node.coordinators.transactions_of(message.transactional_id)
+        shard = coordinators.transactions_of(message.transactional_id)
         response: InitProducerIdResponse = await shard.ask(
             lambda mind, token, now: mind.init_producer_id(message, caller, token, now, fresh)
         )

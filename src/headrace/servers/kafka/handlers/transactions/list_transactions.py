@@ -8,13 +8,17 @@ from headrace.model.errors import Refusal
 from headrace.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: ListTransactionsRequest, request: Request) -> ListTransactionsResponse:
-    now_ms = request.node.world.clock.wall_ms()
+async def handle(
+    message: ListTransactionsRequest, request: Request, coordinators: Coordinators, world: World
+) -> ListTransactionsResponse:
+    now_ms = world.clock.wall_ms()
     answer = ListTransactionsResponse()
-    for shard in request.node.coordinators.transaction_shards():
+    for shard in coordinators.transaction_shards():
         try:
             found: ListTransactionsResponse = await shard.look(lambda mind: mind.list(message, now_ms))
         except Refusal as refusal:

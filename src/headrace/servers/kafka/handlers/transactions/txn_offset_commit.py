@@ -18,6 +18,9 @@ from headrace.wire.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
+    from headrace.broker.coordination.coordinators import Coordinators
+    from headrace.broker.metadata.view import MetadataView
+    from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.servers.kafka.interfaces import Request
 
 IMPLICIT_ADD_FROM = 5
@@ -26,30 +29,33 @@ ABORTABLE_FROM = 4
 Codes = dict[tuple[str, int], int]
 
 
-async def handle(message: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitResponse:
-    known = _of_known_topics(message, request)
-    codes = await _commit(known, request) if known.topics else {}
+async def handle(
+    message: TxnOffsetCommitRequest, request: Request, view: MetadataView, coordinators: Coordinators
+) -> TxnOffsetCommitResponse:
+    known = _of_known_topics(message, view.image)
+    codes = await _commit(known, request, view, coordinators) if known.topics else {}
     return TxnOffsetCommitResponse(topics=[_answer(topic, codes) for topic in message.topics])
 
 
-def _of_known_topics(message: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitRequest:
+def _of_known_topics(message: TxnOffsetCommitRequest, image: ClusterImage) -> TxnOffsetCommitRequest:
     known = []
     for topic in message.topics:
-        found = request.node.image.topic_named(topic.name)
+        found = image.topic_named(topic.name)
         inside = [part for part in topic.partitions if found and 0 <= part.partition_index < found.partition_count]
         if inside:
             known.append(replace(topic, partitions=inside))
     return replace(message, topics=known)
 
 
-async def _commit(message: TxnOffsetCommitRequest, request: Request) -> Codes:
-    coordination = request.node.coordinators
+async def _commit(
+    message: TxnOffsetCommitRequest, request: Request, view: MetadataView, coordinators: Coordinators
+) -> Codes:
     caller = caller_of(request)
     try:
-        name = coordination.offsets_partition(message.group_id)
-        shard = coordination.groups_of(message.group_id)
+        name = coordinators.offsets_partition(message.group_id)
+        shard = coordinators.groups_of(message.group_id)
         claim = shard.partition.writer.claim_transaction(ProducerId(message.producer_id), message.producer_epoch)
-        codes = await coordination.add_to_transaction(
+        codes = await coordinators.add_to_transaction(
             message.transactional_id,
             ProducerId(message.producer_id),
             message.producer_epoch,
@@ -62,8 +68,8 @@ async def _commit(message: TxnOffsetCommitRequest, request: Request) -> Codes:
             raise Refusal(code, f"the transaction of {message.transactional_id!r} cannot take offsets")
         if claim is not None:
             shard.partition.writer.grant_transaction(claim)
-        coordination.groups_of(message.group_id)  # raises if another node is to lead by now
-        still_known = _of_known_topics(message, request)  # of those deleted meanwhile, offsets are gone already
+        coordinators.groups_of(message.group_id)  # raises if another node is to lead by now
+        still_known = _of_known_topics(message, view.image)  # of those deleted meanwhile, offsets are gone already
         answer: TxnOffsetCommitResponse = await shard.ask(
             lambda mind, token, now: mind.commit_offsets_in_transaction(still_known, caller, token, now)
         )

@@ -19,14 +19,24 @@ from headrace.wire.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from headrace.broker.coordination.coordinators import Coordinators
+    from headrace.broker.coordination.hanging import HangingTransactions
+    from headrace.model.errors import ErrorCode
     from headrace.servers.kafka.interfaces import Request
 
 
-async def handle(message: WriteTxnMarkersRequest, request: Request) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(markers=[await _write(marker, request) for marker in message.markers])
+async def handle(
+    message: WriteTxnMarkersRequest, request: Request, coordinators: Coordinators, hanging: HangingTransactions
+) -> WriteTxnMarkersResponse:
+    end = coordinators.markers.write_here if request.server.is_for_nodes else hanging.abort
+    return WriteTxnMarkersResponse(markers=[await _write(marker, end) for marker in message.markers])
 
 
-async def _write(marker: WritableTxnMarker, request: Request) -> WritableTxnMarkerResult:
+async def _write(
+    marker: WritableTxnMarker, end: Callable[[MarkerOrder], Awaitable[Mapping[TopicPartition, ErrorCode]]]
+) -> WritableTxnMarkerResult:
     names = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
     order = MarkerOrder(
         transactional_id="",
@@ -37,10 +47,7 @@ async def _write(marker: WritableTxnMarker, request: Request) -> WritableTxnMark
         coordinator_epoch=marker.coordinator_epoch,
         transaction_version=marker.transaction_version,
     )
-    if request.server.is_for_nodes:
-        codes = await request.node.coordinators.markers.write_here(order)
-    else:
-        codes = await request.node.hanging.abort(order)
+    codes = await end(order)
     topics = [
         WritableTxnMarkerTopicResult(
             topic.name,
