@@ -21,52 +21,56 @@ from headrace.wire.messages.delete_records import (
 
 if TYPE_CHECKING:
     from headrace.broker.partitions.partition import Partition
+    from headrace.broker.partitions.topic_table import TopicTable
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
+    from headrace.storage.store.log_store import LogStore
 
 
 EVERYTHING = -1  # that is committed
 SETTLE_S_MAX = 2.0  # for a sync of the disk, and followers that keep up
 
 
-async def handle(message: DeleteRecordsRequest, request: Request) -> DeleteRecordsResponse:
-    node = request.node
-    await _settle(message, request)
-    topics = []
+async def handle(
+    message: DeleteRecordsRequest, request: Request, topics: TopicTable, store: LogStore, world: World
+) -> DeleteRecordsResponse:
+    await _settle(message, topics)
+    answers = []
     moved: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
     for topic in message.topics:
         results = []
         for wanted in topic.partitions:
             try:
-                partition = node.topics.partition(topic.name, wanted.partition_index)
+                partition = topics.partition(topic.name, wanted.partition_index)
                 _check_may_go(topic.name)
                 start = deletion.delete_records(partition, Offset(wanted.offset))
                 results.append(DeleteRecordsPartitionResult(wanted.partition_index, start, ErrorCode.NONE))
                 moved.append((partition, results[-1]))
             except Refusal as refusal:
                 results.append(DeleteRecordsPartitionResult(wanted.partition_index, -1, refusal.code))
-        topics.append(DeleteRecordsTopicResult(topic.name, results))
+        answers.append(DeleteRecordsTopicResult(topic.name, results))
     try:
-        await node.store.checkpoints.write_start_offsets()
+        await store.checkpoints.write_start_offsets()
     except Refusal as refusal:
-        for result in (result for topic in topics for result in topic.partitions):
+        for result in (result for topic in answers for result in topic.partitions):
             result.error_code = result.error_code or refusal.code
-    deadline_s = node.world.clock.monotonic_s() + message.timeout_ms / 1000
+    deadline_s = world.clock.monotonic_s() + message.timeout_ms / 1000
     for partition, result in moved:
         try:
-            await deletion.deleted_everywhere(partition, Offset(result.low_watermark), node.world.clock, deadline_s)
+            await deletion.deleted_everywhere(partition, Offset(result.low_watermark), world.clock, deadline_s)
         except Refusal as refusal:
             result.error_code = result.error_code or refusal.code
-    return DeleteRecordsResponse(topics=topics)
+    return DeleteRecordsResponse(topics=answers)
 
 
-async def _settle(message: DeleteRecordsRequest, request: Request) -> None:
+async def _settle(message: DeleteRecordsRequest, topics: TopicTable) -> None:
     """What was acknowledged with acks=1 a moment ago may be deleted, too: hasten its commit, and wait for that."""
     within_s = min(message.timeout_ms / 1000, SETTLE_S_MAX)
     waiting: dict[Partition, None] = {}
     for topic in message.topics:
         for wanted in topic.partitions:
             try:
-                partition = request.node.topics.partition(topic.name, wanted.partition_index)
+                partition = topics.partition(topic.name, wanted.partition_index)
                 partition.replica.check_read()
             except Refusal:
                 continue  # it is refused when its turn comes

@@ -22,6 +22,9 @@ from headrace.wire.messages.list_offsets import (
 
 if TYPE_CHECKING:
     from headrace.broker.partitions.partition import Partition
+    from headrace.broker.partitions.topic_table import TopicTable
+    from headrace.runtime.threads import Threads
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
 
 LATEST: Final = -1
@@ -40,19 +43,23 @@ Place = tuple[int, int, int]
 NOWHERE: Final[Place] = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
 
-async def handle(message: ListOffsetsRequest, request: Request) -> ListOffsetsResponse:
-    is_committed_only = message.isolation_level == READ_COMMITTED
+async def handle(
+    message: ListOffsetsRequest, request: Request, topics: TopicTable, world: World
+) -> ListOffsetsResponse:
     repeated = _repeated(message)
-    topics = []
+    answer = _Answer(
+        topics, world.threads, request.version, is_committed_only=message.isolation_level == READ_COMMITTED
+    )
+    results = []
     for topic in message.topics:
         answers = [
             ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.INVALID_REQUEST)
             if TopicPartition(topic.name, wanted.partition_index) in repeated
-            else await _answer(topic.name, wanted, request, is_committed_only=is_committed_only)
+            else await answer.about(topic.name, wanted)
             for wanted in topic.partitions
         ]
-        topics.append(ListOffsetsTopicResponse(topic.name, answers))
-    return ListOffsetsResponse(topics=topics)
+        results.append(ListOffsetsTopicResponse(topic.name, answers))
+    return ListOffsetsResponse(topics=results)
 
 
 def _repeated(message: ListOffsetsRequest) -> set[TopicPartition]:
@@ -63,47 +70,51 @@ def _repeated(message: ListOffsetsRequest) -> set[TopicPartition]:
     return {name for name, count in named.items() if count > 1}
 
 
-async def _answer(
-    topic: str, wanted: ListOffsetsPartition, request: Request, *, is_committed_only: bool
-) -> ListOffsetsPartitionResponse:
-    try:
-        partition = request.node.topics.partition(topic, wanted.partition_index)
-        partition.replica.check_read()
-        partition.replica.check_epoch(Epoch(wanted.current_leader_epoch))
-        timestamp, offset, epoch = await _find(
-            partition, wanted.timestamp, request, is_committed_only=is_committed_only
-        )
-    except Refusal as refusal:
-        return ListOffsetsPartitionResponse(wanted.partition_index, refusal.code)
-    except DamagedLog as damage:
-        partition.met(damage)
-        return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
-    if request.version < LEADER_EPOCH_FROM:
-        epoch = NO_EPOCH
-    return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.NONE, timestamp, offset, epoch)
+class _Answer:
+    """To one request."""
 
+    def __init__(self, topics: TopicTable, threads: Threads, version: int, *, is_committed_only: bool) -> None:
+        self._topics = topics
+        self._threads = threads
+        self._version = version
+        self._is_committed_only = is_committed_only
 
-async def _find(partition: Partition, timestamp: int, request: Request, *, is_committed_only: bool) -> Place:
-    if request.version < SINCE_VERSION.get(timestamp, 0) or timestamp < LATEST_TIERED:
-        raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"version {request.version} has no special time {timestamp}")
-    log = partition.log
-    if timestamp == LATEST:
-        end = await partition.settled_end(SETTLE_S_MAX, is_committed_only=is_committed_only)
-        return NO_TIMESTAMP, end, partition.replica.leader_epoch
-    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        return NO_TIMESTAMP, log.start_offset, log.epochs.epoch_at(log.start_offset)
-    if timestamp == LATEST_TIERED:
-        return NOWHERE  # nothing is kept anywhere else
-    threads = request.node.world.threads
-    if timestamp == MAX_TIMESTAMP:
-        found = await threads.run(lambda: log.max_timestamp(threads.breathe), lane=LOOKUPS)
-    else:
-        found = await threads.run(lambda: log.find_timestamp(timestamp, threads.breathe), lane=LOOKUPS)
-    if found is None:
-        return NOWHERE
-    end = partition.readable_end(is_committed_only=is_committed_only)
-    if found.offset >= end:  # perhaps its producer has just heard that it is written (acks=1), and asks where
-        end = await partition.settled_end(SETTLE_S_MAX, is_committed_only=is_committed_only)
-    if found.offset >= end:
-        return NOWHERE  # what is not committed must not be pointed at
-    return found.timestamp, found.offset, found.leader_epoch
+    async def about(self, topic: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        try:
+            partition = self._topics.partition(topic, wanted.partition_index)
+            partition.replica.check_read()
+            partition.replica.check_epoch(Epoch(wanted.current_leader_epoch))
+            timestamp, offset, epoch = await self._find(partition, wanted.timestamp)
+        except Refusal as refusal:
+            return ListOffsetsPartitionResponse(wanted.partition_index, refusal.code)
+        except DamagedLog as damage:
+            partition.met(damage)
+            return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+        if self._version < LEADER_EPOCH_FROM:
+            epoch = NO_EPOCH
+        return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.NONE, timestamp, offset, epoch)
+
+    async def _find(self, partition: Partition, timestamp: int) -> Place:
+        if self._version < SINCE_VERSION.get(timestamp, 0) or timestamp < LATEST_TIERED:
+            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"version {self._version} has no special time {timestamp}")
+        log, is_committed_only = partition.log, self._is_committed_only
+        if timestamp == LATEST:
+            end = await partition.settled_end(SETTLE_S_MAX, is_committed_only=is_committed_only)
+            return NO_TIMESTAMP, end, partition.replica.leader_epoch
+        if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+            return NO_TIMESTAMP, log.start_offset, log.epochs.epoch_at(log.start_offset)
+        if timestamp == LATEST_TIERED:
+            return NOWHERE  # nothing is kept anywhere else
+        threads = self._threads
+        if timestamp == MAX_TIMESTAMP:
+            found = await threads.run(lambda: log.max_timestamp(threads.breathe), lane=LOOKUPS)
+        else:
+            found = await threads.run(lambda: log.find_timestamp(timestamp, threads.breathe), lane=LOOKUPS)
+        if found is None:
+            return NOWHERE
+        end = partition.readable_end(is_committed_only=is_committed_only)
+        if found.offset >= end:  # perhaps its producer has just heard that it is written (acks=1), and asks where
+            end = await partition.settled_end(SETTLE_S_MAX, is_committed_only=is_committed_only)
+        if found.offset >= end:
+            return NOWHERE  # what is not committed must not be pointed at
+        return found.timestamp, found.offset, found.leader_epoch

@@ -15,24 +15,24 @@ from headrace.wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.partitions.topic_table import TopicTable
     from headrace.servers.kafka.interfaces import Request
 
 
-def handle(message: OffsetForLeaderEpochRequest, request: Request) -> OffsetForLeaderEpochResponse:
+def handle(message: OffsetForLeaderEpochRequest, request: Request, topics: TopicTable) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.topic, [_answer(request.node, topic.topic, wanted) for wanted in topic.partitions]
+                topic.topic, [_answer(topics, topic.topic, wanted) for wanted in topic.partitions]
             )
             for topic in message.topics
         ]
     )
 
 
-def _answer(node: Node, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(topics: TopicTable, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = node.topics.partition(topic, wanted.partition)
+        partition = topics.partition(topic, wanted.partition)
         partition.replica.check_read()
         partition.replica.check_epoch(Epoch(wanted.current_leader_epoch))
         epoch, end_offset = partition.epoch_end(Epoch(wanted.leader_epoch))
