@@ -13,7 +13,7 @@ from headrace.client.connections.cluster import Cluster, ClusterSettings
 from headrace.metadata.image.records import Endpoint
 from headrace.model.names import NodeId
 from headrace.runtime.network import Address
-from headrace.servers.kafka.server import KafkaServer
+from headrace.servers.kafka.build import kafka_server
 from headrace.simulation.environment.life import OUTSIDE
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.model.names import TopicPartition
     from headrace.runtime.network import Network
+    from headrace.servers.kafka.server import KafkaServer
     from headrace.simulation.environment.host import Host
     from headrace.simulation.environment.universe import Universe
 
@@ -108,13 +109,13 @@ class NodeProcess:
 
     async def _meet(self, node: Node, meetings: list[KafkaServer]) -> list[Endpoint]:
         """Open the listener where nodes find each other; whoever runs the node closes it last."""
-        meeting = KafkaServer(node, is_for_nodes=True)
+        meeting = kafka_server(node, is_for_nodes=True)
         meetings.append(meeting)
         place = await meeting.start(Address(self.host.name, CLUSTER_PORT))
         return [Endpoint(NODES, *place), Endpoint(CLIENTS, *self.address)]
 
     async def _serve(self, node: Node) -> None:
-        server = KafkaServer(node)
+        server = kafka_server(node)
         ended = self._asked_to_stop
 
         def end(_: object) -> None:

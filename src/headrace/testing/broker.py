@@ -26,7 +26,7 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import Address, SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.servers.kafka.server import KafkaServer
+from headrace.servers.kafka.build import kafka_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -175,7 +175,7 @@ class Broker:
             world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
             self.node = await build(world, NodePlan(configs=self._configs))
             await self.node.start()
-            server = KafkaServer(self.node)
+            server = kafka_server(self.node)
             ready.set_result(await server.start(self._address))
             await self._stop.wait()
             await server.stop()

@@ -15,7 +15,7 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import Address, SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.servers.kafka.server import KafkaServer
+from headrace.servers.kafka.build import kafka_server
 from headrace.wire.batches.records import encode_batch
 from headrace.wire.frames import RequestHeader, decode_response, encode_request
 from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.broker.node import Node
+    from headrace.servers.kafka.server import KafkaServer
     from headrace.wire.api import Message
 
 LENGTH = struct.Struct(">i")
@@ -42,7 +43,7 @@ class LivingServer:
 
     async def listen_for_nodes(self) -> Address:
         """Where other nodes would meet this one."""
-        meeting = KafkaServer(self.node, is_for_nodes=True)
+        meeting = kafka_server(self.node, is_for_nodes=True)
         self.meetings.append(meeting)
         return await meeting.start(Address("127.0.0.1", 0))
 
@@ -109,7 +110,7 @@ async def living_server(directory: Path, **configs: str) -> AsyncIterator[Living
     node = await build(world, NodePlan(configs={"headrace.durability": "written", **named}))
     try:
         await node.start()
-        server = KafkaServer(node)
+        server = kafka_server(node)
         living = LivingServer(node, server, await server.start(Address("127.0.0.1", 0)))
         yield living
         await living.close_clients()

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.model.errors import ErrorCode
 from headrace.runtime.network import Address
-from headrace.servers.kafka.server import KafkaServer
+from headrace.servers.kafka.build import kafka_server
 from headrace.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -139,7 +139,7 @@ async def test_nobody_passes_for_a_follower_where_clients_come_in(tmp_path: Path
 
 async def test_letters_of_another_cluster_damaged_ones_and_absurd_ones_change_nothing(tmp_path: Path) -> None:
     async with living_server(tmp_path) as server:
-        meeting = KafkaServer(server.node, is_for_nodes=True)
+        meeting = kafka_server(server.node, is_for_nodes=True)
         place = await meeting.start(Address("127.0.0.1", 0))
         reader, writer = await asyncio.open_connection(*place)
         client = Client(reader, writer)

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headrace.runtime.network import Address
+from headrace.servers.kafka.build import kafka_server
 from headrace.servers.kafka.connections import connection_table
-from headrace.servers.kafka.server import KafkaServer
 from headrace.wire.messages.api_versions import ApiVersionsRequest
 from tests.unit.servers.living_server import Client, LivingServer, living_server, until
 
@@ -92,7 +92,7 @@ async def test_a_host_has_as_many_as_it_may(tmp_path: Path) -> None:
 
 async def test_nodes_may_have_as_many_as_they_need(tmp_path: Path) -> None:
     async with living_server(tmp_path, max_connections_per_ip="1") as living:
-        meeting = KafkaServer(living.node, is_for_nodes=True)
+        meeting = kafka_server(living.node, is_for_nodes=True)
         living.address = await meeting.start(living.address._replace(port=0))
         await crowd(living, "127.0.0.1", 5)
         await living.close_clients()

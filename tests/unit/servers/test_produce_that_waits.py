@@ -59,8 +59,9 @@ class HeldUpExaminer(Examiner):
 @asynccontextmanager
 async def held_up(directory: Path, **configs: str) -> AsyncIterator[tuple[LivingServer, HeldUpExaminer]]:
     async with living_server(directory, **configs) as living:
-        world = living.node.world
-        living.node.examiner = examiner = HeldUpExaminer(world.threads, world.clock)
+        parts = living.server.parts
+        examiner = HeldUpExaminer(parts.world.threads, parts.world.clock)
+        living.server.parts = parts._replace(produce=parts.produce._replace(examiner=examiner))
         await living.create_topic("t", 4)
         yield living, examiner
         examiner.may_go_on.set()

@@ -40,7 +40,7 @@ from headrace.runtime.stall_watch import StallWatch
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
 from headrace.servers.console.server import ConsoleServer
-from headrace.servers.kafka.server import KafkaServer
+from headrace.servers.kafka.build import kafka_server
 from headrace.storage.compaction.workers import InProcess
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.segments.segment_cache import OPEN_FILES
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.broker.node import Node
+    from headrace.servers.kafka.server import KafkaServer
 
 log = logging.getLogger("headrace")
 
@@ -157,7 +158,7 @@ class _ClusterListener:
                 return []
             raise CannotStart(f"node {node_id} is part of a cluster: say with --cluster-listen where others find it")
         expect_to_be_found(options, node_id, own)
-        self._server = KafkaServer(node, is_for_nodes=True)
+        self._server = kafka_server(node, is_for_nodes=True)
         bound = await listen(self._server, own, "--cluster-listen")
         return [Endpoint(NODES, *options.voters.get(node_id, bound)), Endpoint(CLIENTS, *options.client_address)]
 
@@ -168,7 +169,7 @@ class _ClusterListener:
 
 async def _serve(node: Node, options: ServeOptions, http: str, long_lived: LongLived, *, connections_max: int) -> int:
     stop = stop_signal()
-    kafka = KafkaServer(node, options.advertised, connections_max=connections_max)
+    kafka = kafka_server(node, options.advertised, connections_max=connections_max)
     try:
         address = await listen(kafka, options.listen, "--listen")
         _log_form()

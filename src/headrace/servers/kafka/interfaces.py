@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.access.identity import Identity
-    from headrace.broker.node import Node
     from headrace.metadata.image.cluster_image import Topic
     from headrace.model.names import TopicId
+    from headrace.runtime.clock import Clock
     from headrace.runtime.fair_queue import FairQueue
     from headrace.runtime.network import Address, Chunk, Link
     from headrace.runtime.tasks import TaskScope
@@ -27,10 +27,6 @@ class Request(NamedTuple):
     client_id: str
     version: int
     correlation_id: int
-
-    @property
-    def node(self) -> Node:
-        return self.connection.node
 
     @property
     def server(self) -> KafkaListener:
@@ -76,7 +72,7 @@ class ParkedFetch(Protocol):
 class ClientConnection(Protocol):
     """`connections.connection.Connection`, as handlers see it."""
 
-    node: Node
+    clock: Clock
     link: Link
     identity: Identity
     address: str

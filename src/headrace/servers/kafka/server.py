@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from headrace.metadata.configs.config_keys import INT_MAX
 from headrace.runtime.fair_queue import FairQueue
 from headrace.runtime.tasks import TaskScope
-from headrace.servers.kafka.apis import Apis
 from headrace.servers.kafka.connections.connection import Connection
 from headrace.servers.kafka.connections.connection_table import ConnectionTable, parse_overrides
 from headrace.servers.kafka.limits import answer_memory, request_memory
@@ -20,10 +19,11 @@ from headrace.servers.kafka.limits.woken_fetches import WokenFetches
 from headrace.wire.frames import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
     from headrace.metadata.image.cluster_image import Topic
     from headrace.model.names import TopicId
     from headrace.runtime.network import Address, Listener
+    from headrace.servers.kafka.apis import Apis
+    from headrace.servers.kafka.connections.listener import ListenerParts
     from headrace.servers.kafka.interfaces import ClientConnection
     from headrace.wire.messages.metadata import MetadataResponseTopic
 
@@ -47,16 +47,17 @@ class KafkaServer:
 
     def __init__(
         self,
-        node: Node,
+        parts: ListenerParts,
+        apis: Apis,
         advertised: Address | None = None,
         *,
         connections_max: int | None = None,
         is_for_nodes: bool = False,
     ) -> None:
-        self.node = node
+        self.parts = parts
+        self.apis = apis
         self.is_for_nodes = is_for_nodes
         """Other nodes dial it: what they ask of each other is served here too."""
-        self.apis = Apis(vars(node), is_for_nodes=is_for_nodes)
         self.tasks = TaskScope(self._task_failed)
         self._advertised = advertised
         self._all_left = asyncio.Event()
@@ -65,7 +66,7 @@ class KafkaServer:
         self._is_looking_for_slow = False
         self.described_topics: dict[TopicId, tuple[Topic, object, MetadataResponseTopic]] = {}
         """Metadata's answers, each with the state of the topic that it was made from."""
-        settings = node.view.settings
+        settings = parts.view.settings
         self.frame_max_bytes = settings.socket_request_max_bytes
         if is_for_nodes:  # the setting is for clients: a decision that does not fit would be sent again for ever
             self.frame_max_bytes = max(self.frame_max_bytes, FRAME_BYTES_MAX)
@@ -89,7 +90,7 @@ class KafkaServer:
 
     async def start(self, address: Address) -> Address:
         """Listen; returns the address with the real port."""
-        self._listener = await self.node.world.network.listen(address, lambda: Connection(self))
+        self._listener = await self.parts.world.network.listen(address, lambda: Connection(self))
         self.tasks.start(self._sweep(), "sweep idle connections")
         return self._listener.address
 
@@ -122,7 +123,7 @@ class KafkaServer:
 
     def opened(self, connection: Connection) -> None:
         self.connections.add(connection)
-        self.node.counters.connections = len(self.connections)
+        self.parts.counters.connections = len(self.connections)
         problem = self.connections.problem_of(connection)
         if problem is not None:
             connection.refuse(problem)
@@ -136,12 +137,12 @@ class KafkaServer:
             newcomer.refuse(f"there are {limit} connections, and no more are allowed")
         else:
             self.connections.remove(goes)
-            self.node.counters.connections = len(self.connections)
+            self.parts.counters.connections = len(self.connections)
             goes.refuse(f"there are {limit} connections, and it makes way for one of {newcomer.address}")
 
     def closed(self, connection: Connection) -> None:
         self.connections.remove(connection)
-        self.node.counters.connections = len(self.connections)
+        self.parts.counters.connections = len(self.connections)
         if not self.connections:
             self._all_left.set()
 
@@ -158,7 +159,7 @@ class KafkaServer:
         self._left_behind.pop(connection, None)
 
     def log_refusal(self, connection: Connection, reason: str) -> None:
-        self.node.counters.refused_connections += 1
+        self.parts.counters.refused_connections += 1
         self._refusals += 1
         if self._refusals <= REFUSALS_LOGGED:
             log.warning("closed the connection of %s: %s", connection.link.peer, reason[:REASON_MAX])
@@ -167,7 +168,7 @@ class KafkaServer:
         log.exception("closed the connection of %s: %s failed in a way that is our fault", connection.link.peer, what)
 
     def _task_failed(self, name: str, error: BaseException) -> None:
-        self.node.health.failure.fail(RuntimeError(f"the task {name!r} ended: {error!r}"))
+        self.parts.health.failure.fail(RuntimeError(f"the task {name!r} ended: {error!r}"))
 
     # ---- chores
 
@@ -175,7 +176,7 @@ class KafkaServer:
         while True:
             await asyncio.sleep(SWEEP_S)
             self._log_other_refusals()
-            now_s = self.node.world.clock.monotonic_s()
+            now_s = self.parts.world.clock.monotonic_s()
             for connection in self.connections.seats():
                 connection.shrink()
                 if self._idle_max_s >= 0 and connection.last_active_s < now_s - self._idle_max_s:

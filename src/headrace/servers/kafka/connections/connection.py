@@ -62,11 +62,12 @@ class Connection:
 
     def __init__(self, server: ConnectionListener) -> None:
         self.server = server
-        self.node = node = server.node
-        self._apis = server.apis
         # What each request touches is looked up once for all of them.
-        self._clock, self._counters, self._stage = node.world.clock, node.counters, node.stage
-        self._registration, self._node_failed = node.registration, node.failed
+        parts, self._apis = server.parts, server.apis
+        self.clock, self._counters, self._stage = parts.world.clock, parts.counters, parts.stage
+        self._registration, self._failure = parts.registration, parts.health.failure
+        self._node_failed = self._failure.failed
+        self._produce_parts, self._fetch_parts = parts.produce, parts.fetch
         self.link: Link
         self.identity = NOBODY
         """Who asks, as far as that is known by now."""
@@ -99,7 +100,7 @@ class Connection:
         self.link = link
         self.address = host_of(link.peer.host)
         self.identity = Identity(ANONYMOUS, link.peer.host)
-        self.last_active_s = self._clock.monotonic_s()
+        self.last_active_s = self.clock.monotonic_s()
         self.server.opened(self)
 
     def buffer(self) -> memoryview:
@@ -107,7 +108,7 @@ class Connection:
 
     def received(self, count: int) -> None:
         self._buffer.filled(count)
-        self.last_active_s = self._clock.monotonic_s()
+        self.last_active_s = self.clock.monotonic_s()
         self._counters.bytes_in += count
         if not self._buffer.is_inside_a_frame:
             self._take_turn(self.last_active_s)
@@ -198,7 +199,7 @@ class Connection:
         except Malformed as error:
             self.refuse(str(error))
         except DiskFailure as failure:
-            self.node.health.failure.fail(failure)
+            self._failure.fail(failure)
             self._cut()
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             self.met_a_bug("a request")
@@ -229,7 +230,7 @@ class Connection:
             if api_key == PRODUCE and PRODUCE_MIN <= version <= PRODUCE_MAX:
                 self._has_staged = True
                 body = start + 14 + (client_id_size if client_id_size > 0 else 0)  # noqa: FURB136 - max() is slower
-                pending = produce.begin(self.node, buffer, body, frame_end, version, correlation_id)
+                pending = produce.begin(self._produce_parts, buffer, body, frame_end, version, correlation_id)
                 if isinstance(pending, produce.Frame):
                     self._slow.begin_produce(pending)
                 else:
@@ -244,7 +245,7 @@ class Connection:
         self._counters.requests += served
 
     def _is_turn_over(self) -> bool:
-        return self._clock.monotonic_s() - self._turn_began_s > TURN_S
+        return self.clock.monotonic_s() - self._turn_began_s > TURN_S
 
     def _begin_other(self, api_key: int, version: int, correlation_id: int, position: int, end: int) -> None:
         self._commit_produces()  # what was pipelined before must be in the log before this request looks
@@ -279,7 +280,7 @@ class Connection:
             self.fill(slot, encode_response(correlation_id, api_key, version, outcome))
 
     def _begin_fetch(self, message: Any, request: Request, slot: Slot) -> None:
-        pending = fetch.begin(message, request, slot)
+        pending = fetch.begin(self._fetch_parts, message, request, slot)
         if pending is not None:
             self._parked[pending] = pending.unkept_partitions
             self.server.parked.add(self._parked[pending])
@@ -414,7 +415,7 @@ class Connection:
         if self._is_paused and not self.is_gone and self._has_room():
             self._is_paused = False
             self.link.resume_reading()
-            self._take_turn(self._clock.monotonic_s())
+            self._take_turn(self.clock.monotonic_s())
 
 
 def _check_frame_size(size: int, frame_max_bytes: int) -> None:

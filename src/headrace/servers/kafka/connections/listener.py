@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.servers.kafka.interfaces import KafkaListener
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.health import Health
+    from headrace.broker.membership.registration import Registration
+    from headrace.broker.metadata.view import MetadataView
+    from headrace.broker.partitions.counters import Counters
+    from headrace.broker.partitions.writing import AppendStage
     from headrace.runtime.fair_queue import FairQueue
+    from headrace.runtime.world import World
     from headrace.servers.kafka.connections.connection import Connection
     from headrace.servers.kafka.connections.connection_table import ConnectionTable
+    from headrace.servers.kafka.handlers.records.fetch import FetchParts
+    from headrace.servers.kafka.handlers.records.produced_batches import ProduceParts
     from headrace.servers.kafka.limits.answer_memory import AnswerMemory
     from headrace.servers.kafka.limits.request_memory import RequestMemory
+
+
+class ListenerParts(NamedTuple):
+    """The parts of a node that a listener and its connections use themselves. Handlers name theirs: see `apis`."""
+
+    world: World
+    health: Health
+    counters: Counters
+    registration: Registration
+    view: MetadataView
+    stage: AppendStage
+    produce: ProduceParts
+    fetch: FetchParts
 
 
 class ConnectionListener(KafkaListener, Protocol):
     """`server.KafkaServer`, as its connections see it."""
 
-    node: Node
+    parts: ListenerParts
     frame_max_bytes: int
     connections: ConnectionTable[Connection]
     requests: RequestMemory

@@ -77,7 +77,7 @@ class SlowRequests:
         except Malformed as error:
             connection.refuse(str(error))
         except DiskFailure as failure:
-            connection.node.health.failure.fail(failure)
+            connection.server.parts.health.failure.fail(failure)
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             connection.met_a_bug("the beginning of a Produce request")
         self.is_one_under_way = False
@@ -87,7 +87,7 @@ class SlowRequests:
 
     async def _begin_one(self, frame: produce.Frame) -> None:
         connection = self._connection
-        pending = await produce.begin_slowly(connection, frame)
+        pending = await produce.begin_slowly(connection.server.parts.produce, connection, frame)
         if pending.acks and not connection.is_gone:
             connection.stand_in_line(pending)
         pending.finish(connection)
@@ -96,7 +96,7 @@ class SlowRequests:
         """Few of those at a time, and each to its end."""
         connection = self._connection
         async with connection.server.crowds.turn(connection.address):
-            await produce.serve_crowd(connection, frame)
+            await produce.serve_crowd(connection.server.parts.produce, connection, frame)
 
     # ---- all others
 
@@ -109,7 +109,7 @@ class SlowRequests:
     async def handle_large(self, api: Api, reader: Reader, request: Request) -> Any:
         """Tens of thousands of names take a tenth of a second to read: not on the loop."""
         decode = partial(api.request.decode, reader, request.version)
-        message = await self._connection.node.world.threads.run(decode, lane=READING)
+        message = await self._connection.server.parts.world.threads.run(decode, lane=READING)
         outcome = api.handle(message, request)
         return await outcome if iscoroutine(outcome) else outcome
 
@@ -120,7 +120,7 @@ class SlowRequests:
         except Malformed as error:
             connection.refuse(str(error))
         except DiskFailure as failure:
-            connection.node.health.failure.fail(failure)
+            connection.server.parts.health.failure.fail(failure)
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             connection.met_a_bug(f"api key {api_key} version {request.version}")
         else:
@@ -138,4 +138,4 @@ class SlowRequests:
         async with connection.server.large_answers.turn(connection.address):
             await connection.server.answers.has_room()
             encode = partial(encode_response, request.correlation_id, api_key, request.version, await work)
-            return await connection.node.world.threads.run(encode)
+            return await connection.server.parts.world.threads.run(encode)

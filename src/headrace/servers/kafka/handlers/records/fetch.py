@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.partitions.fetch_session import (
     NO_SESSION,
@@ -25,10 +25,14 @@ from headrace.runtime.disk import ReadFault
 from headrace.wire.fetch import TOPIC_IDS_FROM, encode_fetch_response
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.health import Health
+    from headrace.broker.metadata.view import MetadataView
+    from headrace.broker.partitions.counters import Counters
     from headrace.broker.partitions.fetch_session import Collected
     from headrace.broker.partitions.session_cache import SessionCache
+    from headrace.broker.replicas.heard_followers import HeardFollowers
     from headrace.runtime.disk import FileSlice
+    from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
     from headrace.servers.kafka.slot import Slot
     from headrace.wire.messages.fetch import FetchRequest
@@ -40,22 +44,32 @@ REST_FACTOR = 10  # after a look that found too little, rest ten times as long, 
 # partitions grow in small steps, each of them may be the one that was lacking
 
 
-def begin(message: FetchRequest, request: Request, slot: Slot) -> PendingFetch | None:
+class FetchParts(NamedTuple):
+    """The parts of a node that Fetch uses: looked up once for all requests."""
+
+    view: MetadataView
+    sessions: SessionCache
+    heard_followers: HeardFollowers
+    counters: Counters
+    health: Health
+    world: World
+
+
+def begin(parts: FetchParts, message: FetchRequest, request: Request, slot: Slot) -> PendingFetch | None:
     """Answer at once if there is enough; otherwise leave a wait behind."""
-    node = request.node
     try:
-        session, is_full = _session(message, request, node)
+        session, is_full = _session(parts, message, request)
     except Refusal as refusal:
         chunks = encode_fetch_response(request.correlation_id, request.version, (), error_code=refusal.code)
         request.connection.fill_with_slices(slot, chunks)
         return None
-    pending = PendingFetch(message, request, node, slot, session, is_full=is_full)
+    pending = PendingFetch(parts, message, request, slot, session, is_full=is_full)
     return None if pending.attempt() else pending
 
 
-def _session(message: FetchRequest, request: Request, node: Node) -> tuple[FetchSession, bool]:
+def _session(parts: FetchParts, message: FetchRequest, request: Request) -> tuple[FetchSession, bool]:
     """The session a request belongs to, brought up to date; and whether its answer names every partition."""
-    sessions = node.fetch_sessions
+    sessions = parts.sessions
     follower = _follower(message, request)
     uses_ids = request.version >= TOPIC_IDS_FROM
     is_full = message.session_epoch in {EPOCH_CLOSES, EPOCH_OPENS}
@@ -86,7 +100,7 @@ def _session(message: FetchRequest, request: Request, node: Node) -> tuple[Fetch
             if follower is not None:
                 session.note_progress(key, part.partition, fetch)
     if follower is not None:
-        node.heard_followers.note(follower.node_id)
+        parts.heard_followers.note(follower.node_id)
     elif not is_full and len(session) > size_before:
         sessions.check_size(session)
     return session, is_full
@@ -122,23 +136,23 @@ class PendingFetch:
 
     def __init__(
         self,
+        parts: FetchParts,
         message: FetchRequest,
         request: Request,
-        node: Node,
         slot: Slot,
         session: FetchSession,
         *,
         is_full: bool,
     ) -> None:
+        self._parts = parts
         self._request = request
-        self._node = node
-        self._clock = node.world.clock
+        self._clock = parts.world.clock
         self._slot = slot
         self._session = session
         self._number = session.request_number
         self._is_full = is_full
         self._is_committed_only = message.isolation_level == READ_COMMITTED
-        self._max_bytes = min(message.max_bytes, node.view.settings.fetch_max_bytes)
+        self._max_bytes = min(message.max_bytes, parts.view.settings.fetch_max_bytes)
         self._min_bytes = message.min_bytes
         self._max_wait_ms = min(message.max_wait_ms, WAIT_MAX_MS)
         self._timer: asyncio.TimerHandle | None = None
@@ -206,7 +220,7 @@ class PendingFetch:
                 rest_s = REST_FACTOR * self._looks * (self._clock.monotonic_s() - began_s)
                 self._rest = asyncio.get_running_loop().call_later(rest_s, self._end_rest)
         except DiskFailure as failure:
-            self._node.health.failure.fail(failure)
+            self._parts.health.failure.fail(failure)
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             self.cancel()
             self._request.connection.met_a_bug("a fetch")
@@ -262,7 +276,7 @@ class PendingFetch:
         try:
             while cold:
                 try:
-                    await self._node.world.threads.run(partial(_warm, cold))
+                    await self._parts.world.threads.run(partial(_warm, cold))
                 except ReadFault as fault:
                     unreadable = cold.pop()
                     unreadable.failed(fault)
@@ -277,7 +291,7 @@ class PendingFetch:
             self._send(collected, is_first_turn=False)
 
     def _send(self, collected: Collected, *, is_first_turn: bool) -> None:
-        self._node.counters.bytes_out += collected.bytes_read
+        self._parts.counters.bytes_out += collected.bytes_read
         chunks = encode_fetch_response(
             self._request.correlation_id,
             self._request.version,

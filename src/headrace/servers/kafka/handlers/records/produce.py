@@ -29,9 +29,9 @@ from headrace.wire.produce import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.broker.node import Node
     from headrace.broker.partitions.pending_appends import PendingAppend
-    from headrace.servers.kafka.handlers.records.produced_batches import Result
+    from headrace.broker.partitions.writing import AppendStage
+    from headrace.servers.kafka.handlers.records.produced_batches import ProduceParts, Result
     from headrace.servers.kafka.interfaces import ClientConnection
 
     Results = list[tuple[str | bytes, list[Result]]]
@@ -108,7 +108,7 @@ class PendingProduce(Slot):
     def _watch(self, results: Sequence[Result]) -> None:
         """In the turn that wrote them: later this node may follow another, whose high watermark says nothing of what
         was written here."""
-        deadline_s = self._connection.node.world.clock.monotonic_s() + self._timeout_ms / 1000
+        deadline_s = self._connection.clock.monotonic_s() + self._timeout_ms / 1000
         for result in results:
             if not isinstance(result, ProduceOutcome) and result.when_settled(self._one_committed, deadline_s):
                 self._awaited += 1
@@ -147,11 +147,11 @@ class PendingInTurns(PendingProduce):
         self._awaited = 1  # for those that are not begun yet
         self._begun: list[Result] = []
 
-    async def begin(self, request: ProducedBatches) -> None:
+    async def begin(self, request: ProducedBatches, stage: AppendStage) -> None:
         """All batches, some in each turn. When it returns, all are written."""
         connection = self._connection
         while results := await request.begin_next(AT_ONCE, connection.address):
-            connection.node.stage.commit()
+            stage.commit()
             if self.acks == ACKS_ALL:
                 self._watch(results)
             self._note(results)
@@ -228,7 +228,7 @@ class PendingOne(PendingProduce):
 
 
 def begin(
-    node: Node, buffer: Buffer, position: int, end: int, version: int, correlation_id: int
+    parts: ProduceParts, buffer: Buffer, position: int, end: int, version: int, correlation_id: int
 ) -> PendingProduce | Frame:
     """First stage: check every batch and stage it for this turn's write. `position` is where the client id ends.
 
@@ -236,10 +236,10 @@ def begin(
     """
     one = decode_one_batch(buffer.raw, position, end, version)
     if one is None or not ACKS_ALL <= one[0] <= ACKS_LEADER:
-        return _begin_some(node, Frame(buffer.raw, buffer.view, position, end, version, correlation_id))
+        return _begin_some(parts, Frame(buffer.raw, buffer.view, position, end, version, correlation_id))
     acks, timeout_ms, topic, index, start, size = one
     try:
-        writer = node.topics.partition(topic, index).writer
+        writer = parts.topics.partition(topic, index).writer
         append = writer.admit(buffer.view[start : start + size], acks, version, None, buffer.raw, start)
     except Refusal as refusal:
         return PendingProduce(acks, timeout_ms, version, correlation_id, [(topic, [refused(index, refusal)])])
@@ -248,10 +248,10 @@ def begin(
     return PendingOne(acks, timeout_ms, version, correlation_id, topic, append)
 
 
-def _begin_some(node: Node, frame: Frame) -> PendingProduce | Frame:
+def _begin_some(parts: ProduceParts, frame: Frame) -> PendingProduce | Frame:
     """A request of a few batches, if nothing has to be waited for."""
     try:
-        request = ProducedBatches(node, frame, AT_ONCE)
+        request = ProducedBatches(parts, frame, AT_ONCE)
     except TooManyPartitions:
         return frame._replace(is_crowd=True)
     results = request.begin_at_once()
@@ -261,21 +261,21 @@ def _begin_some(node: Node, frame: Frame) -> PendingProduce | Frame:
     return PendingProduce(request.acks, request.timeout_ms, frame.version, frame.correlation_id, topics)
 
 
-async def begin_slowly(connection: ClientConnection, frame: Frame) -> PendingProduce:
+async def begin_slowly(parts: ProduceParts, connection: ClientConnection, frame: Frame) -> PendingProduce:
     """First stage of a request that has to wait for something. Nobody may change its bytes meanwhile."""
-    request = ProducedBatches(connection.node, frame, AT_ONCE)
+    request = ProducedBatches(parts, frame, AT_ONCE)
     pending = PendingInTurns(connection, request, frame)
-    await pending.begin(request)
+    await pending.begin(request, parts.stage)
     return pending
 
 
-async def serve_crowd(connection: ClientConnection, frame: Frame) -> None:
+async def serve_crowd(parts: ProduceParts, connection: ClientConnection, frame: Frame) -> None:
     """Both stages of a request with very many batches. What is known of them takes memory until it is answered, so
     there should be few such requests at a time, and fewer that begin."""
     async with connection.server.crowds_beginning.turn(connection.address):
-        request = ProducedBatches(connection.node, frame, PARTITIONS_MAX)
+        request = ProducedBatches(parts, frame, PARTITIONS_MAX)
         pending = PendingCrowd(connection, request, frame)
-        await pending.begin(request)
+        await pending.begin(request, parts.stage)
     if not pending.acks:
         pending.finish(connection)
     elif not connection.is_gone:

@@ -21,12 +21,16 @@ from headrace.wire.produce import ProduceOutcome, Tags, decode_produce
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from headrace.broker.node import Node
+    from headrace.broker.coordination.coordinators import Coordinators
+    from headrace.broker.membership.registration import Registration
+    from headrace.broker.partitions.examiner import Examiner
     from headrace.broker.partitions.partition import Partition
     from headrace.broker.partitions.pending_appends import PendingAppend
-    from headrace.broker.partitions.writing import PartitionWriter
+    from headrace.broker.partitions.topic_table import TopicTable
+    from headrace.broker.partitions.writing import AppendStage, PartitionWriter
     from headrace.model.names import TopicPartition
     from headrace.replication.open_transactions import TransactionClaim
+    from headrace.runtime.clock import Clock
     from headrace.servers.kafka.handlers.records.produce import Frame
     from headrace.wire.batches.examination import Demands, Examined
 
@@ -45,6 +49,17 @@ _COORDINATOR_TROUBLE = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
 }
+
+
+class ProduceParts(NamedTuple):
+    """The parts of a node that Produce uses: looked up once for all requests."""
+
+    topics: TopicTable
+    examiner: Examiner
+    coordinators: Coordinators
+    registration: Registration
+    stage: AppendStage
+    clock: Clock
 
 
 class Claim(NamedTuple):
@@ -78,8 +93,8 @@ class ProducedBatch:
 class ProducedBatches:
     """Of one request. Raises Malformed, TooManyPartitions if there are more than `most` topics, or partitions."""
 
-    def __init__(self, node: Node, frame: Frame, most: int) -> None:
-        self._node = node
+    def __init__(self, parts: ProduceParts, frame: Frame, most: int) -> None:
+        self._parts = parts
         self._frame = frame
         self._transactional_id, self.acks, self.timeout_ms, self._topics = decode_produce(
             frame.raw, _after_header(frame), frame.end, frame.version, most
@@ -104,9 +119,9 @@ class ProducedBatches:
         refusals: dict[TopicPartition, ErrorCode] | None = None
         asked = 0
         self._make_some(at_once)
-        clock = self._node.world.clock
+        parts = self._parts
         while self._waiting:
-            self._node.registration.look_at_lease(clock.monotonic_s())
+            parts.registration.look_at_lease(parts.clock.monotonic_s())
             share = self._waiting if refusals is None else self._waiting[:asked]
             unopened = self._look(share)
             if unopened:
@@ -171,7 +186,7 @@ class ProducedBatches:
             return unopened
 
     async def _have_opened(self, unopened: Sequence[tuple[ProducedBatch, Unopened]], address: str) -> None:
-        found = await self._node.examiner.examine([one for _, one in unopened], address)
+        found = await self._parts.examiner.examine([one for _, one in unopened], address)
         for (batch, _), look in zip(unopened, found, strict=False):
             batch.look = _rejected(batch.index, look) if isinstance(look, Rejected) else look
             batch.unopened = None
@@ -201,7 +216,7 @@ class ProducedBatches:
         for partition, claim in claims:
             by_producer.setdefault((claim.producer_id, claim.producer_epoch), []).append(partition.name)
         for (producer_id, producer_epoch), names in by_producer.items():
-            codes |= await self._node.coordinators.add_to_transaction(
+            codes |= await self._parts.coordinators.add_to_transaction(
                 self._transactional_id,
                 ProducerId(producer_id),
                 producer_epoch,
@@ -245,7 +260,7 @@ class ProducedBatches:
         if not -1 <= self.acks <= 1:
             name = f"{batch.topic!r}-{batch.index}"
             raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks for {name} must be -1 (all), 0 or 1")
-        return self._node.topics.partition(batch.topic, batch.index)
+        return self._parts.topics.partition(batch.topic, batch.index)
 
 
 def _after_header(frame: Frame) -> int:
