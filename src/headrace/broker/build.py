@@ -286,7 +286,9 @@ def _replicas(base: _Base, cluster: _Cluster) -> _Replicas:
     factory = PartitionFactory(view, store, stage, base.health, damage, LogRepairs(world.threads, base.tasks))
     opening = LogOpening(view, topics, store, factory, damage, full_disk)
     coordinators = Coordinators(view, topics, cluster.peers, cluster.commands, world, failure, damage)
+    damage.not_opened = opening.damaged_at_start
     reconciler = Reconciler(view, topics, store, opening, fetchers, coordinators)
+    fetchers.begin_anew = reconciler.begin_anew
     cluster.commands.served = reconciler.caught_up
     cluster.registration.on_lease = Leadership(base.health, topics, reconciler, cluster.leaving).leased
     return _Replicas(stage, full_disk, damage, scrub, fetchers, coordinators, reconciler)

@@ -181,7 +181,7 @@ class _Scenario:
 
         def look(process: NodeProcess) -> None:
             if process.is_serving and process.node is not None:
-                watch.look(process.node)
+                watch.look(process.node.topics)
 
         self.cluster.on_look = look
 

@@ -97,7 +97,6 @@ class LogOpening:
         self._full_disk = full_disk
         self.damaged_at_start: dict[LogId, DamagedLog] = {}
         """What could not be opened, and nobody else could give us yet."""
-        reports.not_opened = self.damaged_at_start
         self.without_room: dict[LogId, ServedTopic] = {}
         """Partitions that a full disk had no space for."""
 

@@ -90,9 +90,6 @@ class Reconciler:
         self._opening = opening
         self._fetchers = fetchers
         self._watcher = watcher
-        fetchers.begin_anew = lambda partition, offset: self._queue.put_nowait(
-            _Anew(partition, offset, partition.replica.leader_epoch)
-        )
         self._queue: asyncio.Queue[Changes | _Jump | _Anew | asyncio.Future[None]] = asyncio.Queue()
         self._breather = Breather(store.world.clock)
         self._unfollowed: dict[LogId, Partition] = {}
@@ -133,6 +130,10 @@ class Reconciler:
             is_ours = self._topics.by_log_id(log_id) is partition and not partition.log.damage
             if is_ours and partition.replica.leader != self._view.node_id:
                 self._fetchers.follow(partition, partition.replica.leader)
+
+    def begin_anew(self, partition: Partition, offset: Offset) -> None:
+        """Its log has nothing in common with its leader's any more, which begins there."""
+        self._queue.put_nowait(_Anew(partition, offset, partition.replica.leader_epoch))
 
     async def fetch_again(self, partition: Partition) -> None:
         """Its copy is damaged, and nobody counts on it any more. Where the new one begins, the leader will tell."""

@@ -30,5 +30,5 @@ class ClusterWatch:
         for process in self._nodes:
             life = process.host.life
             if life in lives and process.present is not None and not life.is_over:
-                self.metadata.look(process.node_id, process.present)
+                self.metadata.look(process.node_id, process.present.quorum)
                 self.replicas.look(process)

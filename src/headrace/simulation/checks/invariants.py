@@ -14,8 +14,8 @@ from headrace.simulation.workloads.topic_churn import RETENTION
 if TYPE_CHECKING:
     from random import Random
 
-    from headrace.broker.node import Node
     from headrace.broker.partitions.partition import Partition
+    from headrace.broker.partitions.topic_table import TopicTable
     from headrace.client.connections.cluster import Cluster
     from headrace.model.names import LogId, TopicPartition
     from headrace.simulation.history.history import History
@@ -40,9 +40,9 @@ class NodeWatch:
         """Where a log began, and its last stable offset."""
         self.looks = 0
 
-    def look(self, node: Node) -> None:
+    def look(self, topics: TopicTable) -> None:
         self.looks += 1
-        for partition in node.topics.partitions():
+        for partition in topics.partitions():
             if not partition.replica.is_leader:
                 continue
             log, watermark = partition.log, partition.high_watermark

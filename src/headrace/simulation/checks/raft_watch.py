@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.broker.metadata.quorum import Quorum
-    from headrace.broker.node import Node
     from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.model.names import NodeId, Offset
     from headrace.raft.log import Entry, Term
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 class _View:
     """A node's quorum, and how it was seen last."""
 
-    node: Node
     quorum: Quorum
     standing: tuple[object, ...] = ()
     checked: tuple[RaftView, Offset] | None = None
@@ -65,11 +63,11 @@ class RaftWatch:
         """Called with what was decided last, as soon as any node has applied it."""
         self._newest_end = 0
 
-    def look(self, node_id: NodeId, node: Node) -> None:
+    def look(self, node_id: NodeId, quorum: Quorum) -> None:
         view = self._views.get(node_id)
-        if view is None or view.node is not node:
-            self._overhear(node.quorum)
-            view = self._views[node_id] = _View(node, node.quorum)
+        if view is None or view.quorum is not quorum:
+            self._overhear(quorum)
+            view = self._views[node_id] = _View(quorum)
         standing = _standing_of(view.quorum)
         if standing != view.standing:
             view.standing = standing
