@@ -9,6 +9,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.broker.access.audit import Audit
+from headrace.broker.access.audit_topic import AuditTopic
 from headrace.broker.chores import Chores
 from headrace.broker.coordination.coordinators import Coordinators
 from headrace.broker.coordination.hanging import HangingTransactions
@@ -94,6 +96,8 @@ class NodePlan:
     """Where logs are compacted; in a thread of this process if it is not said."""
     stood_still_s: Callable[[float], float] = lambda _: 0.0
     """For how long of the last so many seconds the process was stopped."""
+    knows_its_clients: bool = False
+    """Whether any of its listeners asks its clients who they are."""
 
 
 class _Flushed:
@@ -178,6 +182,7 @@ async def build(world: World, plan: NodePlan, health: Health | None = None) -> N
         controller=cluster.controller,
         view=view,
         commands=cluster.commands,
+        audit=_audit(base, cluster, plan),
         topics=topics,
         stage=replicas.stage,
         examiner=Examiner(world.threads, clock),
@@ -305,6 +310,14 @@ def _comparison(base: _Base, cluster: _Cluster) -> LogComparison:
     )
     cluster.controller.on_leaderless = comparison.look_soon
     return comparison
+
+
+def _audit(base: _Base, cluster: _Cluster, plan: NodePlan) -> Audit:
+    view, world, counters = base.view, base.world, base.counters.audit
+    settings = view.settings
+    topic = AuditTopic(view, base.topics, cluster.peers, cluster.commands, world.clock, counters)
+    is_on = settings.audit_enable == "true" or (settings.audit_enable == "auto" and plan.knows_its_clients)
+    return Audit(view.node_id, world, settings, counters, topic, is_on=is_on)
 
 
 def _fetch_sessions(base: _Base) -> SessionCache:

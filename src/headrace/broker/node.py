@@ -16,6 +16,7 @@ from headrace.broker.membership.membership import new_cluster_id
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from headrace.broker.access.audit import Audit
     from headrace.broker.chores import Chores
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.broker.coordination.hanging import HangingTransactions
@@ -87,6 +88,9 @@ class Node:
     view: MetadataView
     commands: Commands
 
+    # what is written down of what people do
+    audit: Audit
+
     # what it serves
     topics: TopicTable
     stage: AppendStage
@@ -132,6 +136,7 @@ class Node:
 
     async def _start(self, meet: Meet | None) -> None:
         tasks, quorum = self.tasks, self.quorum
+        self.audit.start(tasks)
         tasks.start(quorum.run(), "metadata log")
         tasks.start(self.controller.run(), "controller")
         tasks.start(self.comparison.run(), "compare logs")
@@ -174,6 +179,7 @@ class Node:
         """Answer nobody any more, flush, and leave a mark that everything is in order."""
         await self.leave()
         await self.tasks.close()  # whoever follows the image starts coordinators and followers, so it goes first
+        await self.audit.close()
         await self.coordinators.close()
         await self.fetchers.close()
         await self.peers.close()

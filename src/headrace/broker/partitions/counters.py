@@ -26,6 +26,24 @@ class LoopLag:
 
 
 @dataclass(slots=True)
+class AuditCounters:
+    """What became of what was noted: a sink that is lost is seen here."""
+
+    written: int = 0
+    """Lines in the file."""
+    delivered: int = 0
+    """Records in the topic."""
+    folded: int = 0
+    """Said once, and counted."""
+    not_kept: int = 0
+    """Came faster than they were written."""
+    not_written: int = 0
+    """The file could not take them."""
+    not_delivered: int = 0
+    """The topic could not take them: the file has them."""
+
+
+@dataclass(slots=True)
 class Counters:
     requests: int = 0
     bytes_in: int = 0
@@ -38,4 +56,5 @@ class Counters:
     scrubbed_segments: int = 0
     damage_found: int = 0
     replicas_given_up: int = 0
+    audit: AuditCounters = field(default_factory=AuditCounters)
     loop_lag: LoopLag = field(default_factory=LoopLag)

@@ -73,7 +73,8 @@ class TopicRules:
 
     def no_client(self) -> Refusal:
         return Refusal(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self._topic} is written by coordinators alone, not by clients"
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{self._topic} is written by the cluster's own nodes alone, not by clients",
         )
 
     def too_large(self, size: int) -> Refusal:

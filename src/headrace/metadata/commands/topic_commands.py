@@ -14,8 +14,9 @@ from headrace.metadata.commands.assignments import CreatedPartition, ManualAssig
 from headrace.metadata.configs.config_keys import ConfigResource, ResourceKind
 from headrace.metadata.configs.internal_topics import (
     CLUSTER_METADATA,
-    INTERNAL_CONFIGS,
+    COORDINATED,
     is_internal,
+    usual_configs,
     usual_partition_count,
 )
 from headrace.metadata.configs.topic_configs import topic_config_key
@@ -101,7 +102,7 @@ def _create_topic(
     partitions = _partitions_for(image, topic, topic_id, node, requested_before)
     overrides = _checked_overrides(topic.configs)
     if is_internal(topic.name):
-        overrides = Map({**dict(INTERNAL_CONFIGS), **overrides})
+        overrides = Map({**dict(usual_configs(topic.name)), **overrides})
     layers = node_layers(image, node)._replace(topic=overrides)
     check_topic_settings(layers, topic.name)
     resource = ConfigResource(ResourceKind.TOPIC, topic.name)
@@ -318,7 +319,7 @@ def create_partitions(
 def _partitions_to_add(
     image: ClusterImage, topic: Topic, more: MorePartitions, requested_before: int
 ) -> list[CreatedPartition]:
-    if is_internal(topic.name):
+    if topic.name in COORDINATED:
         raise Refusal(
             ErrorCode.INVALID_PARTITIONS,
             f"{topic.name} keeps its {topic.partition_count} partitions: with more, coordinators would look for groups "

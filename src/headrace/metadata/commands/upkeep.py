@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.metadata.commands.assignments import usable_nodes
 from headrace.metadata.commands.partition_commands import Reassignment, ended_move, reassign
-from headrace.metadata.configs.internal_topics import CONSUMER_OFFSETS, INTERNAL_REPLICAS, TRANSACTION_STATE
+from headrace.metadata.configs.internal_topics import AUDIT, CONSUMER_OFFSETS, INTERNAL_REPLICAS, TRANSACTION_STATE
 from headrace.metadata.decisions.decision import Decision
 from headrace.metadata.elections.partition_leaders import taken_from
 from headrace.metadata.placement.consistent_hashing import Loads, widened
@@ -42,7 +42,7 @@ def widen_internal_topics(image: ClusterImage) -> Decision[int]:
     """
     nodes = usable_nodes(image)
     wanted = min(INTERNAL_REPLICAS, len(nodes))
-    topics = [image.topic_named(name) for name in (CONSUMER_OFFSETS, TRANSACTION_STATE)]
+    topics = [image.topic_named(name) for name in (CONSUMER_OFFSETS, TRANSACTION_STATE, AUDIT)]
     ours = [
         (LogId(topic.topic_id, partition.partition), partition)
         for topic in topics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headrace.metadata.configs.topic_configs import DAY_MS
 from headrace.model.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
+AUDIT = "__audit"
 CLUSTER_METADATA = "__cluster_metadata"
 """Not a topic that clients can reach: the name of the log that holds the metadata records."""
 
@@ -25,13 +27,30 @@ INTERNAL_CONFIGS: Final = (
     ("max.message.bytes", str(BATCH_BYTES_MAX)),
     ("segment.bytes", str(SEGMENT_BYTES)),
 )
-"""What an internal topic is made with, whoever makes it and says nothing else."""
+"""What a coordinators' topic is made with, whoever makes it and says nothing else."""
 
-_INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA})
+AUDIT_CONFIGS: Final = (
+    ("cleanup.policy", "delete"),
+    ("compression.type", "producer"),
+    ("retention.bytes", str(1 << 30)),
+    ("retention.ms", str(30 * DAY_MS)),
+    ("segment.bytes", str(64 << 20)),
+)
+"""An operator may set others. Whoever is refused again and again must not fill a disk: hence a bound on bytes, too."""
+
+COORDINATED = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA})
+"""Whoever leads a partition of these decides by what it holds: so their settings are not anybody's choice."""
+
+INTERNAL = COORDINATED | {AUDIT}
 
 
 def is_internal(name: str) -> bool:
-    return name in _INTERNAL
+    return name in INTERNAL
+
+
+def usual_configs(name: str) -> tuple[tuple[str, str], ...]:
+    """Of an internal topic that is created without saying otherwise."""
+    return AUDIT_CONFIGS if name == AUDIT else INTERNAL_CONFIGS
 
 
 def usual_partition_count(name: str, settings: NodeSettings) -> int:
@@ -40,6 +59,8 @@ def usual_partition_count(name: str, settings: NodeSettings) -> int:
         return settings.offsets_topic_num_partitions
     if name == TRANSACTION_STATE:
         return settings.transaction_state_log_num_partitions
+    if name == AUDIT:
+        return 1  # what happened in the cluster, in one order
     return settings.num_partitions
 
 
@@ -48,7 +69,7 @@ def check_fit_for_coordinators(name: str, settings: TopicSettings) -> None:
 
     All others are the operator's.
     """
-    if not is_internal(name):
+    if name not in COORDINATED:
         return
     if settings.cleanup_policy != ("compact",):
         raise Refusal(

@@ -165,6 +165,10 @@ class NodeSettings:
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
+    audit_enable: str
+    audit_file_max_bytes: int
+    audit_files: int
+    audit_topic_enable: bool
     election_wait_ms: int
     scrub_interval_ms: int
     scrub_max_bytes_per_second: int

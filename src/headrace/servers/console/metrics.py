@@ -34,6 +34,7 @@ class NodeCollector(Collector):
         yield from self._traffic()
         yield from self._partitions()
         yield from self._damage()
+        yield from self._audit()
         yield from self._process()
         yield self._loop_lag()
         longest_s = self._node.counters.loop_lag.max_s
@@ -120,6 +121,15 @@ class NodeCollector(Collector):
         yield _counter("headrace_damage_found", "Places in files that are not what was written", counters.damage_found)
         yield _counter("headrace_replicas_given_up", "Damaged copies fetched again", counters.replicas_given_up)
         yield _gauge("headrace_damaged_partitions", "Damaged copies on this node", self._node.damage.damaged_count)
+
+    def _audit(self) -> Iterator[Metric]:
+        audit = self._node.counters.audit
+        yield _counter("headrace_audit_written", "Lines of the audit in its file", audit.written)
+        yield _counter("headrace_audit_delivered", "Records of the audit in its topic", audit.delivered)
+        yield _counter("headrace_audit_folded", "Repeated refusals that were counted, not written", audit.folded)
+        yield _counter("headrace_audit_not_kept", "Events that came too fast, and are lost", audit.not_kept)
+        yield _counter("headrace_audit_not_written", "Lines that the file could not take", audit.not_written)
+        yield _counter("headrace_audit_not_delivered", "Records that the topic could not take", audit.not_delivered)
 
     def _compaction(self) -> Iterator[Metric]:
         labels = ["topic", "partition"]

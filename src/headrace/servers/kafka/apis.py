@@ -106,6 +106,7 @@ SERVED_TO_NODES = {
     ApiKey.GIVE_UP_REPLICA: "nodes.give_up_replica",
     ApiKey.LIVE_TRANSACTIONS: "nodes.live_transactions",
     ApiKey.DESCRIBE_LOG_ENDS: "nodes.describe_log_ends",
+    ApiKey.WRITE_AUDIT: "nodes.write_audit",
 }
 """Only where nodes listen for each other; clients do not hear of them."""
 

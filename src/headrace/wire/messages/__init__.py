@@ -83,6 +83,7 @@ class ApiKey(IntEnum):
     SCRUB_LOGS = 20021
     LIVE_TRANSACTIONS = 20022
     DESCRIBE_LOG_ENDS = 20023
+    WRITE_AUDIT = 20024
 
 
 # Name, module, decoded versions (first, last), advertised versions (first, last), flexible from.
@@ -163,4 +164,5 @@ TABLE: dict[int, tuple[str, str, int, int, int, int, int | None]] = {
     20021: ("ScrubLogs", "scrub_logs", 0, 0, 0, 0, 0),
     20022: ("LiveTransactions", "live_transactions", 0, 0, 0, 0, 0),
     20023: ("DescribeLogEnds", "describe_log_ends", 0, 0, 0, 0, 0),
+    20024: ("WriteAudit", "write_audit", 0, 0, 0, 0, 0),
 }
