@@ -80,3 +80,17 @@ def test_what_is_not_there_cannot_be_taken_away() -> None:
         Map({"a": 1}).open().pop("b")
     with pytest.raises(KeyError):
         Map({"a": 1})["b"]
+
+
+@given(st.dictionaries(KEYS, st.integers(), max_size=MANY), CHANGES)
+def test_what_one_map_has_and_the_other_lacks(first: dict[object, int], changes: list[tuple[str, object]]) -> None:
+    before = Map(first)
+    opened = before.open()
+    for serial, (change, key) in enumerate(changes):
+        if change == "set":
+            opened[key] = serial
+        else:
+            opened.discard(key)
+    after = opened.close()
+    assert set(after.keys_not_in(before)) == set(after) - set(before)
+    assert set(before.keys_not_in(after)) == set(before) - set(after)

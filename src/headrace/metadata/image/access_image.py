@@ -9,7 +9,7 @@ from headrace.metadata.image.maps import Map
 from headrace.metadata.image.records import AclChanged, QuotaChanged, ScramChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from headrace.access.authentication.credentials import ScramUser, ScramVerifier
     from headrace.access.quotas.entity import QuotaEntity
@@ -34,10 +34,8 @@ class AccessImage:
                 if verifier is not None:
                     return replace(self, verifiers=self.verifiers.set(user, verifier))
                 return replace(self, verifiers=self.verifiers.delete(user)) if user in self.verifiers else self
-            case AclChanged(acl, exists):
-                if exists:
-                    return replace(self, acls=self.acls.set(acl, None))
-                return replace(self, acls=self.acls.delete(acl)) if acl in self.acls else self
+            case AclChanged():
+                return replace(self, acls=with_changes(self.acls, [record]))
             case QuotaChanged():
                 return self._with_quota(record)
             case _:
@@ -62,6 +60,17 @@ class AccessImage:
         for entity in sorted(self.quotas, key=_order):
             for key in sorted(self.quotas[entity]):
                 yield QuotaChanged(entity, key, self.quotas[entity][key])
+
+
+def with_changes(acls: Map[Acl, None], changes: Iterable[AclChanged]) -> Map[Acl, None]:
+    """Very many at once cost a microsecond each."""
+    opened = acls.open()
+    for change in changes:
+        if change.exists:
+            opened[change.acl] = None
+        else:
+            opened.discard(change.acl)
+    return opened.close()
 
 
 EMPTY_ACCESS = AccessImage(Map(), Map(), Map())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
 from headrace.metadata.configs.config_keys import ConfigResource, ResourceKind
-from headrace.metadata.image.access_image import EMPTY_ACCESS, AccessImage
+from headrace.metadata.image.access_image import EMPTY_ACCESS, AccessImage, with_changes
 from headrace.metadata.image.maps import Map, OpenMap
 from headrace.metadata.image.records import (
     AclChanged,
@@ -232,6 +232,7 @@ class Draft:
 
     __slots__ = (
         "_access",
+        "_acls",
         "_configs",
         "_image",
         "_leaderless",
@@ -252,10 +253,14 @@ class Draft:
         self._partitions: dict[TopicId, OpenMap[int, Partition]] = {}
         self._partition_count = image.partition_count
         self._access = image.access
+        self._acls: list[AclChanged] = []
+        """Applied together at the end."""
 
     def finish(self) -> ClusterImage:
         for topic_id, partitions in self._partitions.items():
             self._topics[topic_id] = replace(self._topics[topic_id], partitions=partitions.close())
+        if self._acls:
+            self._access = replace(self._access, acls=with_changes(self._access.acls, self._acls))
         return replace(
             self._image,
             topics=self._topics.close(),
@@ -295,7 +300,9 @@ class Draft:
                     cluster_id=record.cluster_id,
                     registrations=max(self._image.registrations, record.registrations),
                 )
-            case ScramChanged() | AclChanged() | QuotaChanged():
+            case AclChanged():
+                self._acls.append(record)
+            case ScramChanged() | QuotaChanged():
                 self._access = self._access.after(record)
             case _:
                 assert_never(record)

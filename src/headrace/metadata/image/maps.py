@@ -47,6 +47,13 @@ class Map(Mapping[Key, Value]):
         del opened[key]
         return opened.close()
 
+    def keys_not_in(self, other: Map[Key, Value]) -> Iterator[Key]:
+        """What two maps share is not looked at: after a few changes these are a few buckets."""
+        if len(self._buckets) == len(other._buckets):
+            pairs = zip(self._buckets, other._buckets, strict=True)
+            return (key for mine, others in pairs if mine is not others for key in mine if key not in others)
+        return (key for key in self if key not in other)
+
     # ---- reading: what Mapping would do through __getitem__, bucket by bucket
 
     def __getitem__(self, key: Key) -> Value:
