@@ -8,11 +8,13 @@ from headrace.model.names import TopicId
 from headrace.wire.api import ApiKey
 from headrace.wire.messages import (
     add_raft_voter,
+    alter_client_quotas,
     alter_partition_reassignments,
     alter_replica_log_dirs,
     create_acls,
     delete_acls,
     describe_acls,
+    describe_client_quotas,
     describe_quorum,
     drain_node,
     elect_leaders,
@@ -57,6 +59,14 @@ def cluster_request_of(key: ApiKey, version: int, topic: str, missing: str) -> M
             moved = [alter_replica_log_dirs.AlterReplicaLogDirTopic(name, [0]) for name in (topic, missing)]
             return alter_replica_log_dirs.AlterReplicaLogDirsRequest(
                 [alter_replica_log_dirs.AlterReplicaLogDir("/elsewhere", moved)]
+            )
+        case ApiKey.DESCRIBE_CLIENT_QUOTAS:
+            return describe_client_quotas.DescribeClientQuotasRequest([])
+        case ApiKey.ALTER_CLIENT_QUOTAS:
+            entity = [alter_client_quotas.EntityData("client-id", "nobody")]
+            operations = [alter_client_quotas.OpData("producer_byte_rate", 1e6)]
+            return alter_client_quotas.AlterClientQuotasRequest(
+                [alter_client_quotas.EntryData(entity, operations), alter_client_quotas.EntryData([], operations)]
             )
         case ApiKey.UNREGISTER_BROKER:
             return unregister_broker.UnregisterBrokerRequest(ABSENT_NODE)

@@ -1,0 +1,1 @@
+"""How much clients may use: set, removed and shown."""
