@@ -29,6 +29,7 @@ COMMANDS = {
     "groups": "headrace.cli.groups.command",
     "lag": "headrace.cli.groups.lag",
     "transactions": "headrace.cli.transactions.command",
+    "quotas": "headrace.cli.quotas.command",
     "pipeline": "headrace.cli.pipeline.command",
     "export": "headrace.cli.offline.export_command",
     "import": "headrace.cli.offline.import_command",

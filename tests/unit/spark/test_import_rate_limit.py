@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.offline.spark_job import parse_size
+from headrace.cli.terminal.sizes import parse_size
 from headrace_spark.offline.imports.rate_limit import Rate, RateLimiter
 
 

@@ -12,11 +12,11 @@ from headrace.cli.offline.spark_job import (
     failures_told,
     master_option,
     progress_of,
-    size_option,
     spark_session,
 )
 from headrace.cli.terminal.options import HELP, bootstrap_server, chosen_bootstrap_server, output_format
 from headrace.cli.terminal.output import answer, answer_json, bytes_text, duration_text, facts_text, plural, talk
+from headrace.cli.terminal.sizes import size_option
 
 if TYPE_CHECKING:
     from headrace_spark.offline.exports.job import Export, ExportProgress, ExportResult

@@ -1,8 +1,7 @@
-"""What `headrace export` and `headrace import` share: sizes as people write them, Spark, a bar, complaints."""
+"""What `headrace export` and `headrace import` share: Spark, a bar, complaints."""
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 INSTALL_SPARK = "pip install 'headrace[spark]'"
 
 master_option = click.option(
@@ -30,25 +28,6 @@ class ShowProgress(Protocol):
     """How far it is: of a total, with the rows and bytes so far."""
 
     def __call__(self, done: float, total: float, rows: int, record_bytes: int) -> None: ...
-
-
-def parse_size(text: str) -> int:
-    """`256MB`, `1GiB` or a number of bytes. Raises ValueError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
-    if not found or found[2].upper() not in UNITS:
-        raise ValueError(f"{text!r} is no size; expected one such as 256MB, 1GiB or a number of bytes")
-    size = int(float(found[1]) * UNITS[found[2].upper()])
-    if size < 1:
-        raise ValueError(f"{text!r} is no size; expected at least one byte")
-    return size
-
-
-def size_option(_: click.Context, __: click.Parameter, text: str) -> int:
-    """As a click callback."""
-    try:
-        return parse_size(text)
-    except ValueError as wrong:
-        raise click.BadParameter(str(wrong)) from wrong
 
 
 @contextmanager
