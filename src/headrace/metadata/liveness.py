@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from headrace.model.names import NodeId
 
@@ -24,15 +24,18 @@ class _Session(NamedTuple):
     heard_ms: int
     session_ms: int
     is_suspect: bool = False
+    is_unanswering: bool = False
 
     @property
     def end_ms(self) -> int:
-        silent_ms = lease_ms(self.session_ms) if self.is_suspect else self.session_ms
+        is_short = self.is_suspect or self.is_unanswering
+        silent_ms = lease_ms(self.session_ms) if is_short else self.session_ms
         return self.heard_ms + int(silent_ms * GRACE)
 
 
 class Sessions:
-    """Begins anew with each controller: every node that serves gets a whole session to be heard in.
+    """Begins anew with each controller: every node that serves gets a whole session to be heard in. One that answers
+    nothing at all is waited for no longer than it may lead: as a rule it is why there is a new controller.
 
     How long that is, each node has said when it registered. Its lease is a known part of it: for so long it goes on
     leading without an answer. So every controller, of whatever settings, waits long enough.
@@ -61,6 +64,14 @@ class Sessions:
         that lives behind a port that refuses may still lead. If it is heard again, all is well."""
         if node_id in self._sessions:
             self._sessions[node_id] = self._sessions[node_id]._replace(is_suspect=True)
+
+    def not_answering(self, node_ids: Container[NodeId]) -> None:
+        """Who of those that have not been heard yet answers none of the messages of this controller's election either.
+        To be told anew whenever somebody may have answered. One that was heard is given its session again and again:
+        it may stand still for a while."""
+        for node_id, session in self._sessions.items():
+            if node_id not in self._heard_ms and session.is_unanswering is not (node_id in node_ids):
+                self._sessions[node_id] = session._replace(is_unanswering=not session.is_unanswering)
 
     def prolong(self, more_ms: int) -> None:
         """Nobody could be heard for so long."""

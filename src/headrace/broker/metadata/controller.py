@@ -141,6 +141,8 @@ class Controller:
     def _lapsed(self) -> list[NodeId]:
         assert self._sessions is not None
         self._allow_for_standstill()
+        raft = self._quorum.raft
+        self._sessions.not_answering({*raft.membership.everybody} - raft.followers().keys() - {raft.me.node_id})
         return self._sessions.lapsed(self._now_ms())
 
     async def _return_leaders(self, tolerated: float) -> None:
