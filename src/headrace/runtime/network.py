@@ -33,11 +33,26 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class PeerCertificate(NamedTuple):
+    """What the other side has shown, and proved to have the key of."""
+
+    subject: str
+    """As RFC 2253 and Java write it, the last part first: `CN=node-1,OU=streams`."""
+    names: tuple[str, ...] = ()
+    """Other names that it was issued for, each with its kind: `DNS:host`, `IP Address:10.0.0.1`, `URI:urn:x`."""
+    serial: str = ""
+
+
 class Link(Protocol):
     """The outbound side of one connection."""
 
     peer: Address
     local: Address
+
+    @property
+    def certificate(self) -> PeerCertificate | None:
+        """None where the other side has shown none, as everybody without TLS."""
+        ...
 
     @property
     def queued_bytes(self) -> int: ...
@@ -124,6 +139,10 @@ class SocketLink:
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
         self.queued_bytes = 0
+
+    @property
+    def certificate(self) -> None:
+        return None
 
     def send(self, chunks: Iterable[Chunk]) -> None:
         if self._descriptor < 0 or self._is_closing:

@@ -58,6 +58,10 @@ class SimulatedLink:
         self.queued_bytes = 0
         connection.links.append(self)
 
+    @property
+    def certificate(self) -> None:
+        return None
+
     def open(self, receiver: Receiver) -> None:
         self._receiver = receiver
         receiver.connected(self)

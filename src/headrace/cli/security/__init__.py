@@ -1,0 +1,1 @@
+"""`headrace security`: keys, certificates and a first administrator for a cluster; may touch files, and no node."""
