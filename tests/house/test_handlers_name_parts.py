@@ -6,6 +6,7 @@ import ast
 import inspect
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 MODULES = sorted({*SERVED.values(), *SERVED_TO_NODES.values()} - {"records.produce", "records.fetch"})
 PARTS = inspect.get_annotations(node.Node)
 """Each part's name and type, as written."""
+AUDIT = SimpleNamespace(is_on=True)
 
 
 def handlers_module(place: str) -> ModuleType:
@@ -37,7 +39,10 @@ def test_a_handler_names_parts_of_a_node_with_their_types(place: str) -> None:
 
 @pytest.mark.parametrize("is_for_nodes", [False, True])
 def test_every_api_is_loaded_with_the_parts_that_it_names(is_for_nodes: bool) -> None:
-    apis = Apis({name: name for name in PARTS} | {"quorum": None, "commands": None}, is_for_nodes=is_for_nodes)
+    apis = Apis(
+        {name: name for name in PARTS} | {"quorum": None, "commands": None, "audit": AUDIT},
+        is_for_nodes=is_for_nodes,
+    )
     served = {**SERVED, **SERVED_TO_NODES} if is_for_nodes else SERVED
     found = {key for key in (*SERVED, *SERVED_TO_NODES) for version in range(30) if apis.find(key, version)}
     assert found == set(served)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.client.errors import ClientError
 from headrace.model.errors import Refusal
+from headrace.servers.kafka.audited import audited
 from headrace.servers.kafka.interfaces import Api
 from headrace.wire.api import APIS, ApiKey, request_class, response_class
 from headrace.wire.frames import encode_response
@@ -138,6 +139,7 @@ class Apis:
 
     def __init__(self, parts: Mapping[str, Any], *, is_for_nodes: bool) -> None:
         self._parts = parts
+        self._is_for_nodes = is_for_nodes
         self._served = {**SERVED, **SERVED_TO_NODES} if is_for_nodes else SERVED
         self._loaded: dict[int, Api] = {}
 
@@ -170,7 +172,9 @@ class Apis:
     ) -> Callable[[Any, Request], Any]:
         """What a connection calls: whatever is to happen between it and the handler is put around that here."""
         if key in DECIDED_BY_CONTROLLER:
-            return _passed_on(handle, self._parts["quorum"], self._parts["commands"])
+            handle = _passed_on(handle, self._parts["quorum"], self._parts["commands"])
+        if not self._is_for_nodes and self._parts["audit"].is_on:  # what a node passes on was noted where it came from
+            handle = audited(key, handle, self._parts["audit"])
         return handle
 
 
