@@ -21,6 +21,10 @@ class NeverReached(ConnectionLost):
     """A node is not where the cluster says, and has never been since we came: it may be down, or the address wrong."""
 
 
+class AuthenticationFailed(ClientError):
+    """A node does not let us in, or is not whom we trust. It would not the next time either, so nothing is retried."""
+
+
 class RequestTimedOut(ClientError):
     """No answer in time. The request may or may not have been served."""
 

@@ -10,7 +10,8 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.client.connections.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, SOFTWARE_NAME, Connection
+from headrace.client.connections.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, SOFTWARE_NAME
+from headrace.client.connections.opener import ConnectionOpener
 from headrace.client.connections.pool import MAIN_LANE, ConnectionPool, look_at_result
 from headrace.client.connections.view import ClusterView, Topic, parse_addresses, view_of
 from headrace.client.errors import (
@@ -21,6 +22,7 @@ from headrace.client.errors import (
     RequestTimedOut,
     refuse_unless_ok,
 )
+from headrace.client.security.settings import OPEN, ClientSecurity
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NO_TOPIC_ID
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -28,12 +30,13 @@ from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
-    from headrace.client.connections.connection import Answer
+    from headrace.client.connections.connection import Answer, Connection
     from headrace.client.connections.view import Node, Partition
     from headrace.model.names import TopicId, TopicPartition
     from headrace.runtime.clock import Clock
     from headrace.runtime.entropy import Entropy
     from headrace.runtime.network import Address, Network
+    from headrace.runtime.threads import Threads
     from headrace.wire.api import Message
 
 T = TypeVar("T")
@@ -58,6 +61,8 @@ class ClusterSettings:
     backoff_max_s: float = 1.0
     metadata_age_max_s: float = 300.0
     """Partitions that were added are found after this time at the latest."""
+    security: ClientSecurity = OPEN
+    """How connections are protected, and who the client is: see `parse_security`."""
 
 
 class Cluster:
@@ -78,7 +83,9 @@ class Cluster:
         clock: Clock,
         entropy: Entropy,
         settings: ClusterSettings | None = None,
+        threads: Threads | None = None,
     ) -> None:
+        """Raises ValueError if the settings name certificates that cannot be used."""
         self.clock = clock
         self.entropy = entropy
         self.settings = settings or ClusterSettings()
@@ -86,8 +93,8 @@ class Cluster:
         self.waiting: dict[RetryBackoff, None] = {}
         """Those who wait for their next attempt."""
         self._bootstrap = tuple(bootstrap)
-        self._network = network
-        self._pool = ConnectionPool(self._open)
+        self._opener = ConnectionOpener(network, entropy, self.settings, threads)
+        self._pool = ConnectionPool(self._opener.open)
         self._topics: dict[str, float] = {}  # those that callers asked for, and when each was last seen
         self._refreshing: asyncio.Task[ClusterView] | None = None
         self._topics_asked = 0  # how many of them the request under way asks for
@@ -105,6 +112,7 @@ class Cluster:
         if self._refreshing is not None:
             self._refreshing.cancel()
         self._pool.close()
+        self._opener.close()
 
     # What the cluster looks like.
 
@@ -317,16 +325,6 @@ class Cluster:
         """Nodes that we know first: bootstrap addresses may be long out of date. Each address once."""
         known = [node.address for node in self.view.nodes.values()]
         return list(dict.fromkeys([*known, *self._bootstrap]))
-
-    async def _open(self, address: Address) -> Connection:
-        settings = self.settings
-        return await Connection.open(
-            self._network,
-            address,
-            client_id=settings.client_id,
-            connect_timeout_s=settings.connect_timeout_s,
-            request_timeout_s=settings.request_timeout_s,
-        )
 
     # Metadata.
 

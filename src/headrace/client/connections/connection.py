@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace import __version__
 from headrace.client.connections.frame_buffer import FrameBuffer
-from headrace.client.errors import ConnectionLost, NobodyListens, RequestTimedOut, refuse_unless_ok
+from headrace.client.connections.login import LOGIN_KEYS, LoginSession
+from headrace.client.errors import (
+    AuthenticationFailed,
+    ConnectionLost,
+    NobodyListens,
+    RequestTimedOut,
+    refuse_unless_ok,
+)
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.runtime.tls.troubles import UntrustedPeer
 from headrace.wire.api import APIS, Message
 from headrace.wire.frames import RequestHeader, decode_response_header, encode_request
 from headrace.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -17,6 +25,7 @@ from headrace.wire.primitives import Malformed, Reader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headrace.client.connections.login import Login
     from headrace.runtime.network import Address, Link, Network
 
 Answer = TypeVar("Answer", bound=Message)
@@ -53,6 +62,9 @@ class Connection:
         self._noted: dict[int, Callable[[memoryview], None]] = {}
         self._unsent: list[asyncio.Future[None]] = []
         self._last_correlation_id = 0
+        self._session: LoginSession | None = None
+        self._held: list[bytes] | None = None
+        """Requests that wait until a login is renewed; None while none is."""
 
     @classmethod
     async def open(
@@ -64,13 +76,17 @@ class Connection:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         on_broken: Callable[[], None] | None = None,
+        login: Login | None = None,
     ) -> Connection:
-        """Connect and learn which versions the node speaks. `on_broken` is called if the other side ends it."""
+        """Connect, learn which versions the node speaks, log in. `on_broken` is called if the other side ends it."""
         connection = cls(address, client_id=client_id, request_timeout_s=request_timeout_s, on_broken=on_broken)
         try:
             async with asyncio.timeout(connect_timeout_s):
                 await network.connect(address, connection)
                 await connection._learn_versions()
+                if login is not None:
+                    connection._session = LoginSession(login, connection)
+                    await connection._session.begin()
         except Malformed as nonsense:
             connection._lose(f"{address} answered nonsense")
             raise ConnectionLost(f"{address} does not speak the Kafka protocol: {nonsense}") from nonsense
@@ -79,6 +95,8 @@ class Connection:
             raise ConnectionLost(f"{address} did not answer within {connect_timeout_s:g} s") from silence
         except ConnectionRefusedError as error:
             raise NobodyListens(f"{address}: {_reason(error)}") from error
+        except UntrustedPeer as error:
+            raise AuthenticationFailed(f"{address}: {error}") from error
         except OSError as error:
             raise ConnectionLost(f"{address}: {_reason(error)}") from error
         except BaseException:
@@ -122,7 +140,7 @@ class Connection:
 
     async def wait_sent(self) -> None:
         """Until the node has taken what was sent. Requests without an answer would otherwise pile up here."""
-        if self.is_lost or self._link is None or self._link.queued_bytes == 0:
+        if self.is_lost or self._link is None or (self._link.queued_bytes == 0 and not self._held):
             return
         sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unsent.append(sent)
@@ -145,6 +163,28 @@ class Connection:
     def close(self) -> None:
         """Close at once. Requests under way fail with ConnectionLost."""
         self._lose(f"the connection to {self.address} was closed")
+
+    # What the renewal of a login calls.
+
+    def hold(self) -> None:
+        """Requests wait from now on, but those that log in. Those under way are answered."""
+        self._held = []
+
+    def release(self) -> None:
+        """They leave, and no more wait."""
+        held, self._held = self._held, None
+        if self.is_lost or self._link is None or not held:
+            return
+        self._link.send(held)
+        if self._link.queued_bytes == 0:
+            self.drained()
+
+    def give_up(self, reason: str) -> None:
+        """The node does not let us in any more."""
+        was_in_use = not self.is_lost
+        self._lose(reason)
+        if was_in_use and self._on_broken is not None:
+            self._on_broken()
 
     # What the network calls.
 
@@ -199,7 +239,11 @@ class Connection:
             raise ConnectionLost(f"the connection to {self.address} is gone")
         correlation_id = self._last_correlation_id = (self._last_correlation_id + 1) % CORRELATION_IDS
         header = RequestHeader(message.API_KEY, version, correlation_id, self._client_id)
-        self._link.send((encode_request(header, message),))
+        frame = encode_request(header, message)
+        if self._held is not None and message.API_KEY not in LOGIN_KEYS:
+            self._held.append(frame)
+        else:
+            self._link.send((frame,))
         return correlation_id
 
     def _expect(self, correlation_id: int) -> asyncio.Future[memoryview]:
@@ -222,6 +266,8 @@ class Connection:
         self.is_lost = True
         if self._link is not None:
             self._link.abort()
+        if self._session is not None:
+            self._session.end()
         for arriving in self._awaited.values():
             if not arriving.done():
                 arriving.set_exception(ConnectionLost(reason))

@@ -20,6 +20,7 @@ from headrace.wire.sasl.text import (
     gs2_header,
     message_text,
     nonce_of,
+    printable,
     take_attributes,
     take_gs2_header,
     unescape_name,
@@ -89,7 +90,7 @@ class ServerFirst:
         what = "SCRAM's answer to the first message"
         text = message_text(data, what)
         if text.startswith("e="):
-            raise Malformed(f"{what} is an error: {_printable(text[2:])}")
+            raise Malformed(f"{what} is an error: {printable(text[2:])}")
         (nonce, salt, iterations), extensions = take_attributes(text, "rsi", what)
         if not _COUNT.fullmatch(iterations):
             raise Malformed(f"{what} has iterations that are no number from 1 to 999999999")
@@ -144,7 +145,7 @@ class ServerFinal:
         what = "SCRAM's answer to the last message"
         text = message_text(data, what)
         if text.startswith("e="):
-            return cls(error=_printable(text[2:].partition(",")[0]))
+            return cls(error=printable(text[2:].partition(",")[0]))
         (signature,), _ = take_attributes(text, "v", what)
         return cls(base64_bytes(signature, what))
 
@@ -155,8 +156,3 @@ class ServerFinal:
 def signed_text(first: ClientFirst, answer: ServerFirst, final: ClientFinal) -> bytes:
     """RFC 5802's `AuthMessage`: what both sides sign."""
     return f"{first.bare},{answer.text},{final.without_proof}".encode()
-
-
-def _printable(text: str) -> str:
-    """What the other side says may end up on a terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text[:200]) or "unknown"

@@ -97,3 +97,8 @@ def base64_bytes(text: str, what: str) -> bytes:
 
 def base64_text(data: bytes) -> str:
     return b64encode(data).decode()
+
+
+def printable(text: str) -> str:
+    """What the other side says may end up on a terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:200]) or "unknown"
