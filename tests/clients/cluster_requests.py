@@ -11,11 +11,13 @@ from headrace.wire.messages import (
     alter_client_quotas,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     create_acls,
     delete_acls,
     describe_acls,
     describe_client_quotas,
     describe_quorum,
+    describe_user_scram_credentials,
     drain_node,
     elect_leaders,
     list_partition_reassignments,
@@ -60,14 +62,6 @@ def cluster_request_of(key: ApiKey, version: int, topic: str, missing: str) -> M
             return alter_replica_log_dirs.AlterReplicaLogDirsRequest(
                 [alter_replica_log_dirs.AlterReplicaLogDir("/elsewhere", moved)]
             )
-        case ApiKey.DESCRIBE_CLIENT_QUOTAS:
-            return describe_client_quotas.DescribeClientQuotasRequest([])
-        case ApiKey.ALTER_CLIENT_QUOTAS:
-            entity = [alter_client_quotas.EntityData("client-id", "nobody")]
-            operations = [alter_client_quotas.OpData("producer_byte_rate", 1e6)]
-            return alter_client_quotas.AlterClientQuotasRequest(
-                [alter_client_quotas.EntryData(entity, operations), alter_client_quotas.EntryData([], operations)]
-            )
         case ApiKey.UNREGISTER_BROKER:
             return unregister_broker.UnregisterBrokerRequest(ABSENT_NODE)
         case ApiKey.DRAIN_NODE:
@@ -77,7 +71,32 @@ def cluster_request_of(key: ApiKey, version: int, topic: str, missing: str) -> M
         case ApiKey.SCRUB_LOGS:
             return scrub_logs.ScrubLogsRequest(topic=topic)
         case _:
-            return _refused_request_of(key, topic)
+            return _access_request_of(key) or _refused_request_of(key, topic)
+
+
+def _access_request_of(key: ApiKey) -> Message | None:
+    """About users and quotas."""
+    match key:
+        case ApiKey.DESCRIBE_CLIENT_QUOTAS:
+            return describe_client_quotas.DescribeClientQuotasRequest([])
+        case ApiKey.ALTER_CLIENT_QUOTAS:
+            entity = [alter_client_quotas.EntityData("client-id", "nobody")]
+            operations = [alter_client_quotas.OpData("producer_byte_rate", 1e6)]
+            return alter_client_quotas.AlterClientQuotasRequest(
+                [alter_client_quotas.EntryData(entity, operations), alter_client_quotas.EntryData([], operations)]
+            )
+        case ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS:
+            return describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+                [describe_user_scram_credentials.UserName("nobody")]
+            )
+        case ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
+            wanted = [
+                alter_user_scram_credentials.ScramCredentialUpsertion(name, 1, 4096, b"some salt", bytes(32))
+                for name in ("somebody", "")
+            ]
+            return alter_user_scram_credentials.AlterUserScramCredentialsRequest([], wanted)
+        case _:
+            return None
 
 
 def _refused_request_of(key: ApiKey, topic: str) -> Message | None:

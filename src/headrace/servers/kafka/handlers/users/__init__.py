@@ -1,0 +1,1 @@
+"""Logging in, and who can: both of SASL's requests, and the passwords that users have."""
