@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 from headrace.broker.access.audit_file import AUDIT_FILE
 from headrace.metadata.configs.internal_topics import AUDIT
 from tests.clients.clusters import ClusterProcesses, wait_until
+from tests.clients.commands import NOBODY, call
 from tests.clients.nodes import PATIENCE_S, new_name
 
 if TYPE_CHECKING:
@@ -178,3 +179,28 @@ def test_what_the_topic_cannot_take_comes_when_it_can_again(cluster: ClusterProc
         return f"topic {name!r}" in found
 
     wait_until(has_arrived, "the change is in the topic")
+
+
+def test_the_command_reads_the_topic_and_the_files(start_node: Callable[..., NodeProcess]) -> None:
+    node = start_node(ON)
+    empty = call(node.bootstrap_servers, "audit")
+    assert (empty.code, empty.out) == (3, "")
+    name = node.create_topic(new_name())
+    call(node.bootstrap_servers, "topics", "delete", "--name", name)
+    assert len(in_topic(node.bootstrap_servers, 2)) == 2
+    shown = call(node.bootstrap_servers, "audit", "--since", "1h", "--principal", "User:ANONYMOUS")
+    assert [line.split("  ")[3:5] for line in shown.lines] == [
+        ["CreateTopics done", f"topic {name!r}"],
+        ["DeleteTopics done", f"topic {name!r}"],
+    ]
+    deleted = call(node.bootstrap_servers, "audit", "--action", "deletetopics", "--format", "json")
+    assert [json.loads(line)["resource"] for line in deleted.lines] == [f"topic {name!r}"]
+    assert call(node.bootstrap_servers, "audit", "--until", "1h").lines == []
+    assert call(node.bootstrap_servers, "audit", "--since", "soon").code == 2
+    node.stop()
+    assert call(NOBODY, "audit", "--file", str(node.data_dir)).lines == shown.lines
+    with (node.data_dir / AUDIT_FILE).open("a") as file:
+        file.write('{"time":"20')
+    torn = call(NOBODY, "audit", "--file", str(node.data_dir / AUDIT_FILE))
+    assert (torn.lines, torn.code) == (shown.lines, 0)
+    assert "1 line could not be read" in torn.talk

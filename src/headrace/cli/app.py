@@ -30,6 +30,7 @@ COMMANDS = {
     "lag": "headrace.cli.groups.lag",
     "transactions": "headrace.cli.transactions.command",
     "quotas": "headrace.cli.quotas.command",
+    "audit": "headrace.cli.audit.command",
     "pipeline": "headrace.cli.pipeline.command",
     "export": "headrace.cli.offline.export_command",
     "import": "headrace.cli.offline.import_command",
