@@ -7,6 +7,7 @@ import struct
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.access.listener_access import OPEN
 from headrace.broker.build import NodePlan, build
 from headrace.metadata.commands.topic_commands import NewTopic, create_topics
 from headrace.runtime.clock import SystemClock
@@ -22,9 +23,11 @@ from headrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from headrace.broker.access.listener_access import ListenerAccess
     from headrace.broker.node import Node
     from headrace.servers.kafka.server import KafkaServer
     from headrace.wire.api import Message
@@ -47,8 +50,8 @@ class LivingServer:
         self.meetings.append(meeting)
         return await meeting.start(Address("127.0.0.1", 0))
 
-    async def connect(self, address: Address | None = None) -> Client:
-        reader, writer = await asyncio.open_connection(*(address or self.address))
+    async def connect(self, address: Address | None = None, tls: ssl.SSLContext | None = None) -> Client:
+        reader, writer = await asyncio.open_connection(*(address or self.address), ssl=tls)
         client = Client(reader, writer)
         self._clients.append(client)
         return client
@@ -103,14 +106,16 @@ class Client:
 
 
 @asynccontextmanager
-async def living_server(directory: Path, **configs: str) -> AsyncIterator[LivingServer]:
+async def living_server(
+    directory: Path, access_of: Callable[[Node], ListenerAccess] = lambda _: OPEN, **configs: str
+) -> AsyncIterator[LivingServer]:
     disk, threads = SystemDisk(directory), SystemThreads()
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
     named = {name.replace("_", "."): value for name, value in configs.items()}
     node = await build(world, NodePlan(configs={"headrace.durability": "written", **named}))
     try:
         await node.start()
-        server = kafka_server(node)
+        server = kafka_server(node, access=access_of(node))
         living = LivingServer(node, server, await server.start(Address("127.0.0.1", 0)))
         yield living
         await living.close_clients()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.broker.access.listener_access import OPEN
 from headrace.servers.kafka.apis import Apis
 from headrace.servers.kafka.connections.listener import ListenerParts
 from headrace.servers.kafka.handlers.records.fetch import FetchParts
@@ -11,12 +12,18 @@ from headrace.servers.kafka.handlers.records.produced_batches import ProducePart
 from headrace.servers.kafka.server import KafkaServer
 
 if TYPE_CHECKING:
+    from headrace.broker.access.listener_access import ListenerAccess
     from headrace.broker.node import Node
     from headrace.runtime.network import Address
 
 
 def kafka_server(
-    node: Node, advertised: Address | None = None, *, connections_max: int | None = None, is_for_nodes: bool = False
+    node: Node,
+    advertised: Address | None = None,
+    *,
+    access: ListenerAccess = OPEN,
+    connections_max: int | None = None,
+    is_for_nodes: bool = False,
 ) -> KafkaServer:
     """A listener of this node's, for clients or for other nodes. It takes nobody before its `start`."""
     parts = ListenerParts(
@@ -30,4 +37,6 @@ def kafka_server(
         FetchParts(node.view, node.fetch_sessions, node.heard_followers, node.counters, node.health, node.world),
     )
     apis = Apis(vars(node), is_for_nodes=is_for_nodes)
-    return KafkaServer(parts, apis, advertised, connections_max=connections_max, is_for_nodes=is_for_nodes)
+    return KafkaServer(
+        parts, apis, advertised, access=access, connections_max=connections_max, is_for_nodes=is_for_nodes
+    )

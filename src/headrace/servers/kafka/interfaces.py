@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.access.identity import Identity
+    from headrace.access.listeners import ListenerSecurity
     from headrace.metadata.image.cluster_image import Topic
     from headrace.model.names import TopicId
     from headrace.runtime.clock import Clock
@@ -57,6 +58,11 @@ class KafkaListener(Protocol):
 
     @property
     def apis(self) -> ServedApis: ...
+
+    @property
+    def security(self) -> ListenerSecurity:
+        """Its name, and how its clients are known."""
+        ...
 
     def advertised_to(self, connection: ClientConnection) -> Address: ...
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from headrace.broker.access.listener_access import OPEN
 from headrace.metadata.configs.config_keys import INT_MAX
 from headrace.runtime.fair_queue import FairQueue
 from headrace.runtime.tasks import TaskScope
@@ -19,6 +20,8 @@ from headrace.servers.kafka.limits.woken_fetches import WokenFetches
 from headrace.wire.frames import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
+    from headrace.access.listeners import ListenerSecurity
+    from headrace.broker.access.listener_access import ListenerAccess
     from headrace.metadata.image.cluster_image import Topic
     from headrace.model.names import TopicId
     from headrace.runtime.network import Address, Listener
@@ -51,11 +54,14 @@ class KafkaServer:
         apis: Apis,
         advertised: Address | None = None,
         *,
+        access: ListenerAccess = OPEN,
         connections_max: int | None = None,
         is_for_nodes: bool = False,
     ) -> None:
         self.parts = parts
         self.apis = apis
+        self.access = access
+        """What it asks of its clients."""
         self.is_for_nodes = is_for_nodes
         """Other nodes dial it: what they ask of each other is served here too."""
         self.tasks = TaskScope(self._task_failed)
@@ -88,9 +94,14 @@ class KafkaServer:
         self.woken = WokenFetches()
         self._idle_max_s = settings.connections_max_idle_ms / 1000
 
+    @property
+    def security(self) -> ListenerSecurity:
+        return self.access.security
+
     async def start(self, address: Address) -> Address:
         """Listen; returns the address with the real port."""
-        self._listener = await self.parts.world.network.listen(address, lambda: Connection(self))
+        network = self.access.network_over(self.parts.world.network)
+        self._listener = await network.listen(address, lambda: Connection(self))
         self.tasks.start(self._sweep(), "sweep idle connections")
         return self._listener.address
 
