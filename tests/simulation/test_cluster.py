@@ -50,6 +50,12 @@ def test_a_session_that_ends_while_the_nodes_come_back_is_no_violation() -> None
     assert_good(run_scenario(5032, node_count=NODES, trouble_s=20.0))
 
 
+def test_a_partition_that_is_given_up_finds_an_owner_though_the_leader_dies_in_between() -> None:
+    """Here the leader of a cooperative group was to give up two partitions, and came back as a static member instead:
+    with nothing to give up, so that nobody had a reason to join again."""
+    assert_good(run_scenario(5114, node_count=NODES, trouble_s=20.0))
+
+
 @one_process
 def test_the_seeds_see_every_kind_of_trouble_and_enough_work() -> None:
     totals = Totals()

@@ -253,6 +253,49 @@ async def test_the_leader_joins_again_when_its_topics_grow(node: ScriptedNode, c
         assert await beating.member.join([]) == [ZERO, ONE, TopicPartition(TOPIC, 2)]
 
 
+COOPERATING = MembershipSettings(
+    assignors=("cooperative-sticky",), heartbeat_interval_ms=1, session_timeout_ms=50, instance_id="i-1"
+)
+
+
+async def test_a_leader_joins_again_if_nobody_does_for_a_partition_that_was_held_back(
+    node: ScriptedNode, cluster: Cluster
+) -> None:
+    """Its last owner was to give it up first. It died, and came back as the same static member, who owns nothing."""
+
+    def with_an_owner(request: JoinGroupRequest) -> JoinGroupResponse:
+        answer = joined(node, request)
+        owner = encode_subscription([TOPIC], [ZERO, ONE], 0, None)
+        answer.members.append(JoinGroupResponseMember("m-2", "i-2", owner))
+        return answer
+
+    node.script[ApiKey.JOIN_GROUP] = [with_an_owner]
+    async with Beating(cluster, COOPERATING) as beating:
+        assert await beating.member.join([]) == []
+        (sync,) = node.asked(ApiKey.SYNC_GROUP)
+        assert sum(len(decode_assignment(share.assignment)) for share in sync.assignments) == 1
+        await until(lambda: beating.member.needs_join)
+        await beating.member.join([])  # now it shares out all
+        beats = len(node.asked(ApiKey.HEARTBEAT))
+        await until(lambda: len(node.asked(ApiKey.HEARTBEAT)) > beats + 100)
+        assert not beating.member.needs_join
+
+
+async def test_a_static_leader_that_came_back_sees_once_that_every_partition_has_an_owner(
+    node: ScriptedNode, cluster: Cluster
+) -> None:
+    def skipping(request: JoinGroupRequest) -> JoinGroupResponse:
+        answer = joined(node, request)
+        answer.skip_assignment = True
+        return answer
+
+    node.script[ApiKey.JOIN_GROUP] = [skipping]
+    node.script[ApiKey.SYNC_GROUP] = [SyncGroupResponse(assignment=encode_assignment([ONE]))]
+    async with Beating(cluster, COOPERATING) as beating:
+        assert await beating.member.join([]) == [ONE]
+        await until(lambda: beating.member.needs_join)
+
+
 async def test_a_member_that_is_not_polled_leaves(node: ScriptedNode, cluster: Cluster) -> None:
     async with Beating(cluster, MembershipSettings(heartbeat_interval_ms=1, rebalance_timeout_ms=50)) as beating:
         await beating.member.join([])

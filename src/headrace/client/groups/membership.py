@@ -100,6 +100,9 @@ class Membership:
         self._coordinator = Coordinator(cluster, CoordinatorKind.GROUP, group_id, self._lane)
         self._is_joining = False
         self._led_topics: dict[str, int] | None = None  # as leader: what was shared out, to notice that it grew
+        self._expects_join_by_s: float | None = None
+        """As leader: partitions may be nobody's until their last owner has given them up, and joins again for that. If
+        nobody has by then, it died before it could, and a static member that comes back does not know of it."""
         self._idle_since_s: float | None = cluster.clock.monotonic_s()
 
     # Joining.
@@ -162,7 +165,7 @@ class Membership:
 
     async def _share_out(self, joined: JoinGroupResponse) -> list[TopicPartition]:
         assignments: list[SyncGroupRequestAssignment] = []
-        self._led_topics = None
+        self._led_topics = self._expects_join_by_s = None
         if joined.leader == joined.member_id:
             assignments = await self._assign(joined)
         answer = await self._coordinator.ask(
@@ -194,10 +197,18 @@ class Membership:
             members.append(Member(each.member_id, each.group_instance_id, frozenset(said.topics), owned, generation_id))
         names = sorted(frozenset[str]().union(*(member.topics for member in members)))
         self._led_topics = await self._partition_counts(names)
-        if joined.skip_assignment:
-            return []  # a static leader came back; the group goes on as it was
-        shares = ASSIGNORS[joined.protocol_name or RANGE](members, self._led_topics)
+        protocol = joined.protocol_name or RANGE
+        if joined.skip_assignment:  # a static leader came back; the group goes on as it was
+            self._expect_join(may_be_incomplete=protocol in COOPERATIVE)
+            return []
+        shares = ASSIGNORS[protocol](members, self._led_topics)
+        self._expect_join(may_be_incomplete=sum(map(len, shares.values())) < sum(self._led_topics.values()))
         return [SyncGroupRequestAssignment(member_id, encode_assignment(share)) for member_id, share in shares.items()]
+
+    def _expect_join(self, *, may_be_incomplete: bool) -> None:
+        if may_be_incomplete:
+            within_s = self._settings.session_timeout_ms / 1000  # then whoever has not joined is known to be gone
+            self._expects_join_by_s = self._cluster.clock.monotonic_s() + within_s
 
     async def _partition_counts(self, names: Collection[str]) -> dict[str, int]:
         topics = await self._cluster.topics(names)
@@ -235,6 +246,7 @@ class Membership:
                 continue
             try:
                 await self._beat()
+                self._look_for_expected_join()
                 await self._look_for_new_partitions()
             except (ClientError, Refusal) as trouble:
                 if isinstance(trouble, Refusal) and not trouble.code.is_retriable:
@@ -260,6 +272,12 @@ class Membership:
         """The leader alone watches: when topics grow, it asks for a new generation by joining again."""
         led = self._led_topics
         if led is not None and await self._partition_counts(led) != led and led is self._led_topics:
+            self._ask_for_join()
+
+    def _look_for_expected_join(self) -> None:
+        expected_s = self._expects_join_by_s
+        if expected_s is not None and self._cluster.clock.monotonic_s() > expected_s:
+            self._expects_join_by_s = None
             self._ask_for_join()
 
     def _is_forgotten(self) -> bool:
