@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Final
 from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.connections.view import parse_addresses
 from headrace.client.reading.offsets import IsolationLevel
+from headrace.client.security.secret_values import UnusableSettings
+from headrace.client.security.settings import parse_security
 from headrace_spark.option_values import one_of, positive_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from headrace.client.security.settings import ClientSecurity
 
 PREFIX: Final = "kafka."
 SOFTWARE_NAME: Final = "headrace-spark"
@@ -37,7 +41,6 @@ _REFUSED: Final = {
     "enable.auto.commit": "Spark keeps its own offsets; `headrace_spark.progress` shows them to Kafka's tools",
     "interceptor.classes": "interceptors may change what is read",
 }
-_SECURITY_PREFIXES: Final = ("ssl.", "sasl.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ def _settings(kafka: Mapping[str, str]) -> ClusterSettings:
         request_timeout_s=_seconds(kafka, "request.timeout.ms", defaults.request_timeout_s),
         retry_for_s=_seconds(kafka, "default.api.timeout.ms", RETRY_FOR_S),
         metadata_age_max_s=_seconds(kafka, "metadata.max.age.ms", defaults.metadata_age_max_s),
+        security=_security(kafka),
     )
 
 
@@ -93,15 +97,13 @@ def _refuse_what_cannot_be(kafka: Mapping[str, str]) -> None:
     for name, reason in _REFUSED.items():
         if name in kafka:
             raise ValueError(f"option '{PREFIX}{name}' is not supported: {reason}")
-    protocol = kafka.get("security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise ValueError(f"option '{PREFIX}security.protocol' is {protocol!r}; only PLAINTEXT is spoken so far")
-    for name in sorted(kafka):
-        if name.startswith(_SECURITY_PREFIXES):
-            raise ValueError(
-                f"option '{PREFIX}{name}' is not supported: connections are neither encrypted nor "
-                "authenticated so far; leave it out to connect in plain text"
-            )
+
+
+def _security(kafka: Mapping[str, str]) -> ClientSecurity:
+    try:
+        return parse_security(kafka)
+    except UnusableSettings as wrong:
+        raise ValueError(f"options that begin with '{PREFIX}': {wrong}") from wrong
 
 
 def _seconds(kafka: Mapping[str, str], name: str, default_s: float) -> float:

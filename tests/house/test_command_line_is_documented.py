@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 STARTS_NODES = {"headrace serve", "headrace dev", "headrace demo"}
 WITHOUT_NODES = {"headrace rescue inspect", "headrace rescue dump", "headrace rescue new-cluster"}
-EVERYWHERE = {"--bootstrap-server", "--help", "-h", "--version"}
+EVERYWHERE = {"--bootstrap-server", "--command-config", "--command-property", "--help", "-h", "--version"}
 
 
 def commands(group: click.Group, path: str = "headrace") -> Iterator[tuple[str, click.Command]]:
@@ -79,5 +79,7 @@ def test_every_command_and_option_explains_itself(path: str) -> None:
         if not isinstance(command, click.Group) and path not in STARTS_NODES | WITHOUT_NODES
     ],
 )
-def test_every_command_takes_the_address_of_the_cluster(path: str) -> None:
-    assert "--bootstrap-server" in {name for option in COMMANDS[path].params for name in option.opts}
+def test_every_command_takes_the_way_to_the_cluster(path: str) -> None:
+    assert {"--bootstrap-server", "--command-config", "--command-property"} <= {
+        name for option in COMMANDS[path].params for name in option.opts
+    }

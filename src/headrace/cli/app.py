@@ -14,7 +14,7 @@ import click
 
 from headrace import __version__
 from headrace.cli.terminal.complaints import INTERRUPTED, complain
-from headrace.cli.terminal.options import HELP, bootstrap_server
+from headrace.cli.terminal.options import HELP, cluster_options
 from headrace.cli.terminal.output import ReaderLeft
 
 COMMANDS = {
@@ -29,6 +29,8 @@ COMMANDS = {
     "groups": "headrace.cli.groups.command",
     "lag": "headrace.cli.groups.lag",
     "transactions": "headrace.cli.transactions.command",
+    "users": "headrace.cli.users.command",
+    "acls": "headrace.cli.acls.command",
     "quotas": "headrace.cli.quotas.command",
     "audit": "headrace.cli.audit.command",
     "pipeline": "headrace.cli.pipeline.command",
@@ -55,7 +57,7 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings=HELP, no_args_is_help=True)
 @click.version_option(__version__, prog_name="headrace", message="%(prog)s %(version)s")
-@bootstrap_server
+@cluster_options
 def headrace() -> None:
     """A distributed streaming log that speaks Kafka's wire protocol.
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
+    from headrace.client.security.settings import ClientSecurity
     from headrace.model.names import TopicPartition
     from headrace_spark.kafka_options import KafkaOptions
     from headrace_spark.source.offsets import Offsets
@@ -163,6 +164,11 @@ class SourceOptions:
         )
         parsed._check_trigger_limits()
         return parsed
+
+    def secured(self, security: ClientSecurity) -> SourceOptions:
+        """The same, over connections that are protected so."""
+        settings = replace(self.kafka.settings, security=security)
+        return replace(self, kafka=replace(self.kafka, settings=settings))
 
     @property
     def schema(self) -> StructType:

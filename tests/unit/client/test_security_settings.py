@@ -294,7 +294,7 @@ def test_a_password_that_others_may_read_is_warned_of(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("security.protocol=SSL\nsecurity.protocol=SSL\n", "line 2: security.protocol is set twice"),
-        ("security.protocol=SSL\nsasl.password=hunter2\n", "client.properties: sasl.password is set, but"),
+        ("security.protocol=SSL\nsasl.password=hunter2\n", "client.properties, line 2: sasl.password is set, but"),
     ],
 )
 def test_an_error_in_a_file_names_it(tmp_path: Path, text: str, words: str) -> None:

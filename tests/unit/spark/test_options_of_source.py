@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from headrace.client.reading.offsets import Edge, IsolationLevel
+from headrace.client.security.credentials import PasswordCredentials
 from headrace.model.names import TopicPartition
 from headrace_spark.codec.columns import SCHEMA, SCHEMA_WITH_HEADERS
 from headrace_spark.source.options import (
@@ -23,6 +25,8 @@ from headrace_spark.source.options import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from headrace_spark.source.options import ConsumerStrategy, OffsetSpec
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -143,9 +147,10 @@ def test_numbers_words_and_times_are_read() -> None:
         ({"kafka.enable.auto.commit": "true"}, "'kafka.enable.auto.commit' is not supported"),
         ({"kafka.interceptor.classes": "x"}, "'kafka.interceptor.classes' is not supported"),
         ({"kafka.isolation.level": "serializable"}, "expected is read_uncommitted or read_committed"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "'SASL_SSL'; only PLAINTEXT"),
-        ({"kafka.sasl.jaas.config": "secret"}, "'kafka.sasl.jaas.config' is not supported"),
-        ({"kafka.ssl.truststore.location": "x"}, "'kafka.ssl.truststore.location' is not supported"),
+        ({"kafka.security.protocol": "TLS"}, "begin with 'kafka.': security.protocol is 'TLS'; expected one of"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "begin with 'kafka.': sasl.mechanism is not set"),
+        ({"kafka.sasl.password": "hunter2"}, "sasl.password is set, but security.protocol is not set"),
+        ({"kafka.ssl.truststore.location": "x"}, "ssl.truststore.location is set, but"),
         ({"kafka.fetch.max.bytes": "3000000000"}, "expected is a positive whole number"),
     ],
 )
@@ -250,3 +255,26 @@ def test_what_means_nothing_here_is_accepted() -> None:
 def test_options_travel_pickled() -> None:
     options = parse(startingOffsets='{"orders":{"0":5}}', includeHeaders="true")
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+@pytest.mark.parametrize("written", ["sasl", "jaas"])
+def test_a_secret_that_stands_elsewhere_does_not_travel_and_is_in_no_text(written: str, tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("hunter2\n")
+    where = f"${{file:{secret}}}"
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    login = {
+        "sasl": {"kafka.sasl.username": "alice", "kafka.sasl.password": where},
+        "jaas": {"kafka.sasl.jaas.config": f'{module} required username="alice" password="{where}";'},
+    }
+    options = parse(
+        **{"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "SCRAM-SHA-256"}, **login[written]
+    )
+    credentials = PasswordCredentials("SCRAM-SHA-256", "alice", "hunter2")
+    assert options.kafka.settings.security.credentials == credentials
+    travelling = pickle.dumps(options)
+    assert b"hunter2" not in travelling
+    assert "hunter2" not in repr(options)
+    assert pickle.loads(travelling) == options
+    secret.write_text("rotated")
+    assert pickle.loads(travelling).kafka.settings.security.credentials == replace(credentials, password="rotated")

@@ -60,7 +60,7 @@ def test_options_are_read() -> None:
         ({**HERE, "kafka.batch.size": "0"}, "kafka.batch.size' is '0'; expected is a positive"),
         ({**HERE, "kafka.transactional.id": "x"}, "set txnAppId and txnVersion"),
         ({**HERE, "kafka.value.serializer": "x"}, "values are bytes or text"),
-        ({**HERE, "kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
+        ({**HERE, "kafka.ssl.ca.location": "ca.pem"}, "ssl.ca.location is set, but"),
         ({**HERE, "txnAppId": "x"}, "go together"),
         ({**HERE, "txnVersion": "1"}, "go together"),
         ({**HERE, "txnAppId": "x", "txnVersion": "-1"}, "'txnVersion' is '-1'; expected is a number from 0 on"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.terminal.options import HELP, bootstrap_server
+from headrace.cli.terminal.options import HELP, cluster_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ OUTCOMES = ("done", "refused", "failed")
     show_default=True,
     help="A line for people, or the JSON that was noted.",
 )
-@bootstrap_server
+@cluster_options
 def command(
     since: str | None,
     until: str | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.terminal.numbers import node_number
-from headrace.cli.terminal.options import HELP, bootstrap_server, noun, output_format
+from headrace.cli.terminal.options import HELP, cluster_options, noun, output_format
 
 if TYPE_CHECKING:
     from headrace.cli.cluster.reassignment import Pace
@@ -40,7 +40,7 @@ throttle_option = click.option(
 
 @command.command(context_settings=HELP)
 @output_format
-@bootstrap_server
+@cluster_options
 def status(form: str) -> int:
     """Show nodes, controller, quorum and partitions. Exit code 3 if something is wrong."""
     from headrace.cli.cluster.health import cluster_health
@@ -58,7 +58,7 @@ def status(form: str) -> int:
 
 @command.command(context_settings=HELP)
 @output_format
-@bootstrap_server
+@cluster_options
 def nodes(form: str) -> None:
     """Show the nodes: which are there, and what each of them has."""
     from headrace.cli.cluster.health import LAST_KNOWN, cluster_health
@@ -77,7 +77,7 @@ def nodes(form: str) -> None:
 
 @command.command("under-replicated", context_settings=HELP)
 @output_format
-@bootstrap_server
+@cluster_options
 def under_replicated(form: str) -> int:
     """Show partitions that have fewer copies in sync than they should.
 
@@ -108,7 +108,7 @@ def under_replicated(form: str) -> int:
 @wait_option
 @at_once_option
 @throttle_option
-@bootstrap_server
+@cluster_options
 def drain(node_id: int, undo: bool, wait: bool, at_once: int | None, throttle: int | None) -> None:
     """Empty a node: others lead what it leads, and its replicas move to them.
 
@@ -144,7 +144,7 @@ def drain(node_id: int, undo: bool, wait: bool, at_once: int | None, throttle: i
 
 @command.command(context_settings=HELP)
 @node_option
-@bootstrap_server
+@cluster_options
 def remove(node_id: int) -> None:
     """Forget a node that has stopped for good. It must be empty: drain it first."""
     from headrace.cli.terminal.output import talk
@@ -164,7 +164,7 @@ def remove(node_id: int) -> None:
 @at_once_option
 @throttle_option
 @output_format
-@bootstrap_server
+@cluster_options
 def rebalance(dry_run: bool, wait: bool, at_once: int | None, throttle: int | None, form: str) -> None:
     """Move replicas so that every node has its share of each topic and in all, with few moves.
 
@@ -205,7 +205,7 @@ def rebalance(dry_run: bool, wait: bool, at_once: int | None, throttle: int | No
 )
 @click.option("--yes", is_flag=True, help="With --unclean: do not ask. Needed where there is no terminal.")
 @output_format
-@bootstrap_server
+@cluster_options
 def elect_leaders(topics: tuple[str, ...], unclean: bool, yes: bool, form: str) -> int:
     """Make the preferred replica of each partition, the first in its list, lead it again."""
     import sys
@@ -248,7 +248,7 @@ def elect_leaders(topics: tuple[str, ...], unclean: bool, yes: bool, form: str) 
 @click.option("--node", "node_id", type=node_number, help="Only this node. Default: all nodes.")
 @click.option("--topic", help="Only this topic. Default: all topics.")
 @output_format
-@bootstrap_server
+@cluster_options
 def scrub(node_id: int | None, topic: str | None, form: str) -> int:
     """Check what nodes have stored against its CRCs, now and at full speed. Exit code 3 if something is damaged.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.terminal.numbers import node_number
-from headrace.cli.terminal.options import HELP, bootstrap_server, noun, output_format, pair
+from headrace.cli.terminal.options import HELP, cluster_options, noun, output_format, pair
 
 if TYPE_CHECKING:
     from headrace.client.admin.admin import Config, ConfigChange, Resource
@@ -28,7 +28,7 @@ group_option = click.option("--group", help="A group of consumers.")
 @group_option
 @click.option("--changed", is_flag=True, help="Only settings that differ from their defaults.")
 @output_format
-@bootstrap_server
+@cluster_options
 def describe(topic: str | None, broker: int | None, group: str | None, changed: bool, form: str) -> None:
     """Show the settings of a topic, a node or a group, and where each value comes from."""
     from headrace.cli.terminal.output import answer, answer_json, table
@@ -82,7 +82,7 @@ def describe(topic: str | None, broker: int | None, group: str | None, changed: 
     multiple=True,
     help="Remove from a list setting. Repeatable.",
 )
-@bootstrap_server
+@cluster_options
 def alter(
     topic: str | None,
     broker: int | None,

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.terminal.delivery import isolation_option
 from headrace.cli.terminal.numbers import offset_number
-from headrace.cli.terminal.options import HELP, bootstrap_server, group_option, noun, output_format
+from headrace.cli.terminal.options import HELP, cluster_options, group_option, noun, output_format
 
 if TYPE_CHECKING:
     from headrace.cli.groups.reset_plan import TopicScope
@@ -39,7 +39,7 @@ TYPES = ("classic", "consumer")
     help="Only groups of this protocol: the classic one, or KIP-848's. Repeatable.",
 )
 @output_format
-@bootstrap_server
+@cluster_options
 def list_groups(states: tuple[str, ...], types: tuple[str, ...], form: str) -> None:
     """List the groups."""
     from headrace.cli.terminal.output import answer, answer_json, table
@@ -78,7 +78,7 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], form: str) -> N
     show_default=True,
     help="A line per member, a row per partition, or everything for programs.",
 )
-@bootstrap_server
+@cluster_options
 def describe(group_id: str, isolation: str | None, form: str) -> None:
     """Show a group's members, what each reads, and how far behind it is.
 
@@ -145,7 +145,7 @@ scopes_option = click.option(
 @click.option("--shift-by", type=int, metavar="N", help="N messages forward from the present position; -N goes back.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @output_format
-@bootstrap_server
+@cluster_options
 def reset_offsets(
     group_id: str,
     scopes: tuple[TopicScope, ...],
@@ -194,7 +194,7 @@ def reset_offsets(
 @command.command(context_settings=HELP)
 @group_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@bootstrap_server
+@cluster_options
 def delete(group_id: str, yes: bool) -> None:
     """Delete a group and its positions. It must have no members. On a terminal it asks first."""
     from headrace.cli.terminal.complaints import Complaint
@@ -218,7 +218,7 @@ def delete(group_id: str, yes: bool) -> None:
 @command.command("delete-offsets", context_settings=HELP)
 @group_option
 @scopes_option
-@bootstrap_server
+@cluster_options
 def delete_offsets(group_id: str, scopes: tuple[TopicScope, ...]) -> None:
     """Forget a group's positions in a topic that it does not read any more."""
     from headrace.cli.terminal.complaints import NOT_FOUND, Complaint

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.terminal.delivery import isolation_option
-from headrace.cli.terminal.options import HELP, bootstrap_server, group_option, output_format
+from headrace.cli.terminal.options import HELP, cluster_options, group_option, output_format
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ CLEAR_SCREEN = b"\x1b[H\x1b[2J"
     help="With --watch: how often.",
 )
 @output_format
-@bootstrap_server
+@cluster_options
 def command(group_id: str, isolation: str | None, watch: bool, interval_s: float, form: str) -> None:
     """Show how far a group is behind: in messages, and in time.
 

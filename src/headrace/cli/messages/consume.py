@@ -12,7 +12,7 @@ import click
 from headrace.cli.messages.deduplication import WINDOW
 from headrace.cli.terminal.delivery import READ_COMMITTED, READ_UNCOMMITTED, Delivery, delivery_option, isolation_option
 from headrace.cli.terminal.numbers import offset_number, partition_number, record_count
-from headrace.cli.terminal.options import HELP, bootstrap_server
+from headrace.cli.terminal.options import HELP, cluster_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +143,7 @@ def membership_options(function: Callable[..., None]) -> Callable[..., None]:
     help="With text: any of topic,partition,offset,timestamp,key,value,headers.",
 )
 @click.option("--separator", default="\t", help="With text: what stands between the fields. Default: a tab.")
-@bootstrap_server
+@cluster_options
 def command(
     topic: str,
     partitions: tuple[int, ...],

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.messages.consume import message_format
 from headrace.cli.terminal.numbers import offset_number, partition_number
-from headrace.cli.terminal.options import HELP, bootstrap_server
+from headrace.cli.terminal.options import HELP, cluster_options
 
 if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--partition", type=partition_number, required=True, help="In which partition.")
 @click.option("--offset", type=offset_number, required=True, help="At which offset.")
 @message_format
-@bootstrap_server
+@cluster_options
 def command(topic: str, partition: int, offset: int, form: str) -> None:
     """Print the message at one offset. Exit code 3 if there is none."""
     from headrace.cli.messages.formatter import json_format, text_format

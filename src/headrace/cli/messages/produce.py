@@ -13,7 +13,7 @@ import click
 
 from headrace.cli.terminal.delivery import Delivery, delivery_option
 from headrace.cli.terminal.numbers import batch_size, partition_number, timeout_ms
-from headrace.cli.terminal.options import HELP, bootstrap_server, pair
+from headrace.cli.terminal.options import HELP, cluster_options, pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ SKIP = "skip"
     show_default=True,
     help="What to do at a line that cannot be read.",
 )
-@bootstrap_server
+@cluster_options
 def command(
     topic: str,
     files: tuple[Path, ...],

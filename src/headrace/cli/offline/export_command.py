@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.offline.spark_job import (
-    check_addresses,
     failures_told,
     master_option,
     progress_of,
     spark_session,
 )
-from headrace.cli.terminal.options import HELP, bootstrap_server, chosen_bootstrap_server, output_format
+from headrace.cli.terminal.options import HELP, cluster_options, output_format
 from headrace.cli.terminal.output import answer, answer_json, bytes_text, duration_text, facts_text, plural, talk
 from headrace.cli.terminal.sizes import size_option
 
@@ -67,7 +66,7 @@ GO_ON = "run the same command again to go on where it stopped"
 )
 @master_option
 @output_format
-@bootstrap_server
+@cluster_options
 def command(
     topics: tuple[str, ...],
     topics_pattern: str | None,
@@ -87,8 +86,9 @@ def command(
     if not topics and topics_pattern is None:
         raise click.UsageError("say what to export: --topic or --topics-pattern")
     _check_pattern(topics_pattern)
-    bootstrap_servers = chosen_bootstrap_server()
-    check_addresses(bootstrap_servers)
+    from headrace.cli.terminal.client_settings import chosen_client
+
+    chosen = chosen_client()
     start, end = _offset_spec("--from", from_), _offset_spec("--to", to)
     if isinstance(start, int) and isinstance(end, int) and start >= end:
         raise click.UsageError(f"nothing lies between --from {from_} and --to {to}: --to is not included")
@@ -100,7 +100,8 @@ def command(
         request = ExportRequest(
             tuple(sorted(set(topics))), topics_pattern, from_, to, isolation, compression, file_size
         )
-        exported = _export(Export(bootstrap_servers, request, start, end, Storage.at(out)), master)
+        job = Export(chosen.bootstrap_servers, request, start, end, Storage.at(out), chosen.security)
+        exported = _export(job, master)
     _summarise(exported, out, form)
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.offline.spark_job import check_addresses, failures_told, master_option, progress_of, spark_session
-from headrace.cli.terminal.options import HELP, bootstrap_server, chosen_bootstrap_server, output_format
+from headrace.cli.offline.spark_job import failures_told, master_option, progress_of, spark_session
+from headrace.cli.terminal.options import HELP, cluster_options, output_format
 from headrace.cli.terminal.output import answer, answer_json, bytes_text, duration_text, facts_text, talk
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ BY_SOURCE = "source"
 @click.option("--name", help="A name of this import. Under a new one, the same files are sent again.")
 @master_option
 @output_format
-@bootstrap_server
+@cluster_options
 def command(
     topic: str,
     in_: str,
@@ -64,8 +64,9 @@ def command(
 
     The files are an export, or any others. After a crash the same command goes on where it stopped, repeating nothing.
     """
-    bootstrap_servers = chosen_bootstrap_server()
-    check_addresses(bootstrap_servers)
+    from headrace.cli.terminal.client_settings import chosen_client
+
+    chosen = chosen_client()
     with failures_told(GO_ON):
         from headrace.wire.batches.header import Codec
         from headrace_spark.offline.imports.columns import ColumnNames
@@ -73,7 +74,7 @@ def command(
         from headrace_spark.offline.storage import Storage
 
         job = Import(
-            bootstrap_servers,
+            chosen.bootstrap_servers,
             topic,
             Storage.at(in_),
             ColumnNames(key_column, value_column, timestamp_column, headers_column),
@@ -82,6 +83,7 @@ def command(
             partition_by == BY_SOURCE,
             source_topic,
             name,
+            chosen.security,
         )
         imported = _import(job, master)
     _summarise(imported, topic, form)

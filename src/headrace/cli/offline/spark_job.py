@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from headrace.cli.terminal.complaints import FAILED, INTERRUPTED, NOT_FOUND, USAGE, Complaint, Interrupted
+from headrace.cli.terminal.complaints import FAILED, INTERRUPTED, NOT_FOUND, Complaint, Interrupted
 from headrace.cli.terminal.output import talk
 
 if TYPE_CHECKING:
@@ -75,15 +75,6 @@ def failures_told(go_on: str) -> Iterator[None]:
     except KeyboardInterrupt as stop:
         talk(go_on)
         raise Interrupted(INTERRUPTED) from stop
-
-
-def check_addresses(bootstrap_servers: str) -> None:
-    from headrace.client.connections.view import parse_addresses
-
-    try:
-        parse_addresses(bootstrap_servers)
-    except ValueError as wrong:
-        raise Complaint(f"--bootstrap-server: {wrong}", exit_code=USAGE) from wrong
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.terminal.options import HELP, bootstrap_server, noun, output_format
+from headrace.cli.terminal.options import HELP, cluster_options, noun, output_format
 
 if TYPE_CHECKING:
     from headrace.cli.terminal.complaints import Complaint
@@ -45,7 +45,7 @@ pipeline_file = click.argument("file", type=click.Path(dir_okay=False, path_type
     type=click.Choice(["table", "json"]),
     help="How to tell of progress. Default: a live table on a terminal, lines of JSON elsewhere.",
 )
-@bootstrap_server
+@cluster_options
 def run(
     file: Path,
     once: bool,
@@ -90,7 +90,7 @@ def run(
 
 @command.command(context_settings=HELP)
 @pipeline_file
-@bootstrap_server
+@cluster_options
 def validate(file: Path) -> int:
     """Check a pipeline's file, its query against its tables, and its topics. Prints one line per problem."""
     _need_spark()
@@ -116,7 +116,7 @@ def validate(file: Path) -> int:
 
 @command.command(context_settings=HELP)
 @pipeline_file
-@bootstrap_server
+@cluster_options
 def explain(file: Path) -> None:
     """Show what a pipeline's file means: what is read, how it is checked, and where it goes."""
     _need_spark()
@@ -136,7 +136,7 @@ def explain(file: Path) -> None:
 
 @command.command("list", context_settings=HELP)
 @output_format
-@bootstrap_server
+@cluster_options
 def list_pipelines(form: str) -> None:
     """List the pipelines that run on this cluster's topics, and those that did."""
     from headrace.cli.pipeline.text import run_facts, run_row
@@ -160,7 +160,7 @@ def list_pipelines(form: str) -> None:
 @command.command(context_settings=HELP)
 @click.argument("name")
 @output_format
-@bootstrap_server
+@cluster_options
 def status(name: str, form: str) -> int:
     """Show how a pipeline is doing. Exit code 3 if it failed, is degraded (a query of it fails), or is silent."""
     from headrace.cli.pipeline.text import run_facts, status_text
@@ -181,7 +181,7 @@ def status(name: str, form: str) -> int:
 @command.command(context_settings=HELP)
 @click.argument("name")
 @click.option("--wait", is_flag=True, help="Return when it has ended.")
-@bootstrap_server
+@cluster_options
 def stop(name: str, wait: bool) -> None:
     """Ask a pipeline to stop, wherever it runs. It ends after the batches in progress."""
     from headrace.cli.terminal.output import talk
@@ -196,7 +196,7 @@ def stop(name: str, wait: bool) -> None:
 
 @command.command(context_settings=HELP)
 @click.argument("name")
-@bootstrap_server
+@cluster_options
 def delete(name: str) -> None:
     """Forget a pipeline that does not run: its record, its consumer group, its sinks' staging topics and groups.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headrace.cli.terminal.options import HELP, bootstrap_server, noun, output_format
+from headrace.cli.terminal.options import HELP, cluster_options, noun, output_format
 from headrace.cli.terminal.sizes import rate_option
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def rate_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @command.command("set", context_settings=HELP)
 @entity_options
 @rate_options
-@bootstrap_server
+@cluster_options
 def set_quotas(**given: Any) -> None:
     """Set quotas of a user, a client id, both together, or an address; others that it has stay.
 
@@ -90,7 +90,7 @@ def set_quotas(**given: Any) -> None:
 @command.command("list", context_settings=HELP)
 @entity_options
 @output_format
-@bootstrap_server
+@cluster_options
 def list_quotas(form: str, **given: Any) -> None:
     """List all quotas, or those of a user, a client id or an address, alone and with others."""
     from headrace.access.quotas.filters import FilterPart, MatchType
@@ -124,7 +124,7 @@ def list_quotas(form: str, **given: Any) -> None:
 @click.option("--request-percentage", is_flag=True, help="Only this one.")
 @click.option("--mutation-rate", is_flag=True, help="Only this one.")
 @click.option("--connection-rate", is_flag=True, help="Only this one.")
-@bootstrap_server
+@cluster_options
 def remove(**given: Any) -> None:
     """Remove quotas of a user, a client id, both together, or an address: all that it has, or those that are named."""
     from headrace.access.quotas.keys import entity_text

@@ -30,9 +30,21 @@ _NOT_FOUND_CODES = {
 }
 
 _COORDINATOR_AWAY = "the node that looks after it may be starting: try again, and see `headrace cluster status`"
+_LOGIN_FAILED = (
+    "check the settings that --command-config names: security.protocol, sasl.… and ssl.ca.location; `headrace users "
+    "list` shows who can log in"
+)
 _NODES_AWAY = "`headrace cluster status` shows which nodes are there; start those that are not"
 
+_FORBIDDEN = (
+    "`headrace acls list` shows who may do what, and `headrace acls add` allows more; both take rights of their own"
+)
 _HINTS = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: _FORBIDDEN,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _FORBIDDEN,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _FORBIDDEN,
+    ErrorCode.SECURITY_DISABLED: "set authorizer.class.name of every node, and super.users: see docs/security.md",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`headrace topics list` shows the topics, `headrace topics create` makes one",
     ErrorCode.TOPIC_ALREADY_EXISTS: "leave it as it is with --if-not-exists, or change it with `headrace topics alter`",
     ErrorCode.INVALID_REPLICATION_FACTOR: "`headrace cluster status` shows how many nodes there are",
@@ -97,6 +109,7 @@ def complain(error: Exception) -> int:
 def explain(error: Exception) -> tuple[str, str, int]:
     """What to say, what to advise, and the exit code."""
     from headrace.client.errors import (
+        AuthenticationFailed,
         ClientError,
         ConnectionLost,
         DeliveryFailed,
@@ -113,6 +126,8 @@ def explain(error: Exception) -> tuple[str, str, int]:
         case TransactionAborted(__cause__=Exception() as cause):
             what, hint, exit_code = explain(cause)
             return f"the transaction was aborted: {what}", hint or "nothing of it was kept; run it again", exit_code
+        case AuthenticationFailed() | DeliveryFailed(cause=AuthenticationFailed()):
+            return str(error), _LOGIN_FAILED, FAILED
         case NeverReached():
             return str(error), "", FAILED  # it says itself what to look at
         case ConnectionLost() | RequestTimedOut() | DeliveryFailed(cause=ConnectionLost() | RequestTimedOut()):

@@ -6,8 +6,8 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.cli.terminal.complaints import INTERRUPTED, TERMINATED, USAGE, Complaint, Interrupted
-from headrace.cli.terminal.options import chosen_bootstrap_server
+from headrace.cli.terminal.client_settings import chosen_client
+from headrace.cli.terminal.complaints import INTERRUPTED, TERMINATED, Complaint, Interrupted
 from headrace.client.connections.cluster import ClusterSettings, system_cluster
 
 if TYPE_CHECKING:
@@ -26,11 +26,14 @@ def with_cluster(work: Callable[[Cluster], Awaitable[T]], *, away_for_s: float |
 
     `away_for_s` is how long a cluster that was reached and is away now is waited for, if not as any passing trouble.
     """
-    settings = ClusterSettings(client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S, away_for_s=away_for_s)
+    chosen = chosen_client()
+    settings = ClusterSettings(
+        client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S, away_for_s=away_for_s, security=chosen.security
+    )
     try:
-        cluster = system_cluster(chosen_bootstrap_server(), settings)
-    except ValueError as wrong:
-        raise Complaint(f"--bootstrap-server: {wrong}", exit_code=USAGE) from wrong
+        cluster = system_cluster(chosen.bootstrap_servers, settings)
+    except ValueError as unusable:  # a certificate, or a key
+        raise Complaint(str(unusable)) from unusable
 
     async def run() -> T:
         this = asyncio.current_task()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.terminal.numbers import copy_count, partition_count
-from headrace.cli.terminal.options import HELP, bootstrap_server, noun, output_format, pair
+from headrace.cli.terminal.options import HELP, cluster_options, noun, output_format, pair
 
 if TYPE_CHECKING:
     from headrace.client.connections.cluster import Cluster
@@ -31,7 +31,7 @@ topic_name = click.option("--name", required=True, help="The topic.")
     "--config", "configs", type=pair, metavar="NAME=VALUE", multiple=True, help="A setting of the topic. Repeatable."
 )
 @click.option("--if-not-exists", is_flag=True, help="If the topic exists, leave it as it is; that is no error.")
-@bootstrap_server
+@cluster_options
 def create(
     name: str,
     partitions: int | None,
@@ -67,7 +67,7 @@ def create(
 @command.command("list", context_settings=HELP)
 @click.option("--internal", is_flag=True, help="Also those that the cluster keeps for itself.")
 @output_format
-@bootstrap_server
+@cluster_options
 def list_topics(internal: bool, form: str) -> None:
     """List the topics."""
     from headrace.cli.terminal.output import answer, answer_json, table
@@ -102,7 +102,7 @@ def list_topics(internal: bool, form: str) -> None:
 @topic_name
 @click.option("--verbose", is_flag=True, help="Also id, settings, offsets and sizes.")
 @output_format
-@bootstrap_server
+@cluster_options
 def describe(name: str, verbose: bool, form: str) -> None:
     """Show who leads each partition, and which replicas are in sync."""
     from headrace.cli.cluster.health import warn_without_controller
@@ -127,7 +127,7 @@ def describe(name: str, verbose: bool, form: str) -> None:
 @command.command(context_settings=HELP)
 @topic_name
 @click.option("--partitions", type=partition_count, required=True, help="How many it shall have: more than it has.")
-@bootstrap_server
+@cluster_options
 def alter(name: str, partitions: int) -> None:
     """Add partitions. Messages stay where they are; new ones with the same key may go elsewhere."""
     from headrace.cli.terminal.output import plural, talk
@@ -144,7 +144,7 @@ def alter(name: str, partitions: int) -> None:
 @command.command(context_settings=HELP)
 @topic_name
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@bootstrap_server
+@cluster_options
 def delete(name: str, yes: bool) -> None:
     """Delete a topic and everything in it. On a terminal it asks first."""
     from headrace.cli.terminal.complaints import Complaint

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.terminal.numbers import partition_number, producer_number
-from headrace.cli.terminal.options import HELP, bootstrap_server, noun, output_format
+from headrace.cli.terminal.options import HELP, cluster_options, noun, output_format
 
 if TYPE_CHECKING:
     from headrace.client.admin.transactions import (
@@ -39,7 +39,7 @@ partition_option = click.option("--partition", type=partition_number, help="The 
     help="Only those in this state. Repeatable.",
 )
 @output_format
-@bootstrap_server
+@cluster_options
 def list_transactions(states: tuple[str, ...], form: str) -> None:
     """List transactional ids, and the state of the last transaction of each."""
     from headrace.cli.terminal.output import answer, answer_json, table
@@ -74,7 +74,7 @@ def list_transactions(states: tuple[str, ...], form: str) -> None:
 @topic_option
 @partition_option
 @output_format
-@bootstrap_server
+@cluster_options
 def describe(transactional_id: str | None, topic: str | None, partition: int | None, form: str) -> None:
     """Show the transaction of one id, or all producers that write to one partition.
 
@@ -110,7 +110,7 @@ def describe(transactional_id: str | None, topic: str | None, partition: int | N
 @topic_option
 @partition_option
 @click.option("--producer-id", type=producer_number, help="With --topic: the producer whose transaction it is.")
-@bootstrap_server
+@cluster_options
 def abort(transactional_id: str | None, topic: str | None, partition: int | None, producer_id: int | None) -> None:
     """Abort an open transaction. Its producer is fenced: it cannot commit any more.
 

@@ -54,6 +54,7 @@ class Login:
             raise AuthenticationFailed(f"{self._attempt(connection)} failed: {unsupported.message}") from unsupported
 
     def renewal_in_s(self, lasts_s: float) -> float:
+        """When to log in again, for a login that lasts so long."""
         first, last = RENEWAL
         return min(lasts_s * (first + (last - first) * self._entropy.fraction()), RENEWAL_IN_S_MAX)
 
@@ -104,6 +105,7 @@ class LoginSession:
         self._renewal: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
+        """Log in, and do so again in time. AuthenticationFailed if the node does not let us in."""
         lasts_s = await self._login.perform(self._connection)
         if lasts_s > 0 and not self._connection.is_lost:
             loop = asyncio.get_running_loop()

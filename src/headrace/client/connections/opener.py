@@ -61,5 +61,6 @@ class ConnectionOpener:
         )
 
     def close(self) -> None:
+        """No connection is opened after that."""
         if self._own_threads is not None:
             self._own_threads.close()

@@ -26,6 +26,7 @@ class TokenCredentials:
 
     @property
     def mechanism(self) -> str:
+        """SASL's name for it."""
         return OAUTHBEARER
 
 

@@ -66,6 +66,7 @@ class Exchanges:
         return repr(named.username) if isinstance(named, PasswordCredentials) else "a bearer token"
 
     def new(self) -> Exchange:
+        """For one login."""
         credentials = self.credentials
         if not isinstance(credentials, PasswordCredentials):
             return _BearerExchange(credentials)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.client.security.secret_values import UnusableSettings, others_may_read, read_secret
 from headrace.client.security.settings import is_security_setting, parse_security
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from headrace.client.security.settings import ClientSecurity
 
@@ -32,19 +33,43 @@ class ClientFile(NamedTuple):
     """What whoever gave the file should know."""
 
 
-def read_client_file(path: str) -> ClientFile:
-    """Raises UnusableSettings, which names the file."""
+def read_client_file(path: str, overriding: Mapping[str, str] = MappingProxyType({})) -> ClientFile:
+    """With what `overriding` says instead. Raises UnusableSettings, which names the file, and the line if one is at
+    fault."""
     text = read_secret(path, "client settings")
+    lines: dict[str, int] = {}
     try:
-        given = _from_toml(text) if path.endswith(".toml") else parse_properties(text)
-        security = parse_security(given)
+        given = _from_toml(text) if path.endswith(".toml") else parse_properties(text, lines)
+        security = parse_security({**given, **overriding})
     except ValueError as wrong:
-        raise UnusableSettings(f"{path}: {wrong}") from wrong
-    return ClientFile(given.get(BOOTSTRAP_SERVERS) or None, security, tuple(_warnings(path, given)))
+        raise UnusableSettings(f"{_place(path, lines, overriding, str(wrong))}{wrong}") from wrong
+    servers = overriding.get(BOOTSTRAP_SERVERS) or given.get(BOOTSTRAP_SERVERS)
+    return ClientFile(servers or None, security, tuple(_warnings(path, given)))
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """As Java's `Properties.load` reads it, but that nothing may be set twice. Raises ValueError with the line."""
+def client_settings(given: Mapping[str, str]) -> ClientFile:
+    """The same without a file. Raises UnusableSettings."""
+    return ClientFile(given.get(BOOTSTRAP_SERVERS) or None, parse_security(given), tuple(_without_effect(given)))
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of this setting is for nobody else's eyes."""
+    return name in _SECRETS or name in _SECRET_TEXTS
+
+
+def _place(path: str, lines: Mapping[str, int], overriding: Mapping[str, str], wrong: str) -> str:
+    """Where to look. What is wrong with a setting begins with its name."""
+    name = wrong.split(maxsplit=1)[0].rstrip(":,")
+    if name in overriding:
+        return ""
+    return f"{path}, line {lines[name]}: " if name in lines else f"{path}: "
+
+
+def parse_properties(text: str, lines: dict[str, int] | None = None) -> dict[str, str]:
+    """As Java's `Properties.load` reads it, but that nothing may be set twice. Raises ValueError with the line.
+
+    `lines` is told where each name stands.
+    """
     found: dict[str, str] = {}
     for number, line in _whole_lines(text):
         parts = _LINE.fullmatch(line)
@@ -54,6 +79,8 @@ def parse_properties(text: str) -> dict[str, str]:
         if name in found:
             raise UnusableSettings(f"line {number}: {name} is set twice")
         found[name] = _unescaped(parts["value"])
+        if lines is not None:
+            lines[name] = number
     return found
 
 
@@ -107,10 +134,14 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
 def _warnings(path: str, given: dict[str, str]) -> Iterator[str]:
     if _has_secret(given) and others_may_read(path):
         yield f"{path} holds a secret, and other users of this machine may read it: chmod 600 {path}"
+    yield from (f"{path}: {warning}" for warning in _without_effect(given))
+
+
+def _without_effect(given: Mapping[str, str]) -> Iterator[str]:
     others = sorted(name for name in given if name != BOOTSTRAP_SERVERS and not is_security_setting(name))
     if others:
         known = f"{BOOTSTRAP_SERVERS}, security.protocol, sasl.… and ssl.…"
-        yield f"{path}: {', '.join(others)} has no effect here; known are {known}"
+        yield f"{', '.join(others)} has no effect here; known are {known}"
 
 
 def _has_secret(given: dict[str, str]) -> bool:

@@ -38,6 +38,8 @@ _CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 class LoginModule(NamedTuple):
+    """Which way to log in, and what with."""
+
     kind: str
     """`plain`, `scram` or `oauthbearer`."""
     options: Mapping[str, str]

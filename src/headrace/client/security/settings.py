@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.client.security import tls_choice
 from headrace.client.security.credentials import PasswordCredentials, TokenCredentials
@@ -64,12 +64,22 @@ class ClientSecurity:
     """None: not encrypted."""
     credentials: Credentials | None = field(default=None, repr=False)
     """None: no login. With TLS a certificate may say who the client is."""
+    written: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
+    """The settings that say so, as they were written."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What is sent to another process is what was written: a secret that stands elsewhere stays there, and is
+        looked up where it is used."""
+        if self.written is None:
+            return ClientSecurity, (self.tls, self.credentials)
+        return parse_security, (self.written,)
 
 
 OPEN: Final = ClientSecurity()
 
 
 def is_security_setting(name: str) -> bool:
+    """Whether the setting of this name is for `parse_security`, known or not."""
     return name.startswith(_PREFIXES)
 
 
@@ -86,6 +96,7 @@ def parse_security(given: Mapping[str, str]) -> ClientSecurity:
     return ClientSecurity(
         parse_tls(settings) if has_tls else None,
         _credentials(settings, has_tls=has_tls) if has_login else None,
+        chosen,
     )
 
 

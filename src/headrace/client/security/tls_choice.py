@@ -90,6 +90,7 @@ def parse_tls(given: Mapping[str, str]) -> TlsChoice:
 
 
 def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Raises UnusableSettings if it is neither true nor false."""
     text = given.get(name, str(default)).strip().lower()
     if text not in {"true", "false"}:
         raise UnusableSettings(f"{name} is {given[name]!r}; expected true or false")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.reading.offsets import IsolationLevel
+from headrace.client.security.settings import OPEN
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.offline.errors import OfflineFailed
 from headrace_spark.offline.exports.manifest import MANIFEST_NAME, Manifest, read_manifest
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.client.connections.cluster import Cluster
+    from headrace.client.security.settings import ClientSecurity
     from headrace_spark.offline.exports.manifest import WrittenFile
     from headrace_spark.offline.exports.offset_specs import OffsetSpec
     from headrace_spark.offline.exports.plan import ExportRequest
@@ -43,6 +45,7 @@ class Export:
     start: OffsetSpec
     end: OffsetSpec
     storage: Storage
+    security: ClientSecurity = OPEN
 
 
 class ExportProgress(NamedTuple):
@@ -81,7 +84,7 @@ def prepare_export(export: Export) -> Plan | Manifest:
         )
     if manifest is not None:
         return manifest
-    settings = ClusterSettings(client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S)
+    settings = ClusterSettings(client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S, security=export.security)
     with BlockingCluster(export.bootstrap_servers, settings) as blocking:
         if isinstance(earlier, Plan):
             blocking.run(_check_topics(blocking.cluster, earlier))
@@ -97,7 +100,8 @@ def run_export(
 ) -> ExportResult:
     """Follow the plan. OfflineFailed if something is in the way; what is written by then counts for the next run."""
     started_s = time.monotonic()
-    task = ExportTask(export.bootstrap_servers, export.storage, export.request.isolation, export.request.compression)
+    request = export.request
+    task = ExportTask(export.bootstrap_servers, export.storage, request.isolation, request.compression, export.security)
     tally = _Tally(sum(piece.end - piece.start for piece in plan.pieces), on_progress)
     files = Scatter(spark, task).run(plan.pieces, f"export to {export.storage.location}", tally.add, tally.show)
     found = export.storage.list()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.client.security.settings import OPEN
 from headrace_spark.codec.columns import HEADERS_TYPE, TIMESTAMP_TYPE
 from headrace_spark.offline.errors import OfflineFailed
 from headrace_spark.offline.exports.manifest import WrittenFile
@@ -21,6 +22,7 @@ from headrace_spark.source.ranges import OffsetRange
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from headrace.client.security.settings import ClientSecurity
     from headrace_spark.offline.exports.plan import Piece
     from headrace_spark.offline.storage import HashedFile, Storage
 
@@ -51,6 +53,7 @@ class ExportTask:
     storage: Storage
     isolation: str
     compression: str
+    security: ClientSecurity = OPEN
 
     def __call__(self, piece: Piece) -> WrittenFile:
         """Write the file, unless an earlier run has."""
@@ -93,7 +96,7 @@ class ExportTask:
                 "subscribe": piece.topic,
                 "columns": ",".join(FILE_SCHEMA.names),
             }
-        )
+        ).secured(self.security)
         try:
             yield from read_range(options, OffsetRange(piece.topic, piece.partition, piece.start, piece.end))
         except DataLoss as loss:

@@ -11,6 +11,7 @@ from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
 from headrace.client.errors import ClientError
 from headrace.client.groups.group_offsets import fetch_offsets
+from headrace.client.security.settings import OPEN
 from headrace.model.errors import Refusal
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.offline.errors import OfflineFailed
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.client.connections.cluster import Cluster
+    from headrace.client.security.settings import ClientSecurity
     from headrace.wire.batches.header import Codec
     from headrace_spark.offline.imports.columns import ColumnNames
     from headrace_spark.offline.imports.rate_limit import Rate
@@ -53,6 +55,7 @@ class Import:
     source_topic: str | None = None
     name: str | None = None
     """Of the import. Under another one, the same files are sent again."""
+    security: ClientSecurity = OPEN
 
 
 class PreparedImport(NamedTuple):
@@ -86,7 +89,7 @@ def prepare_import(job: Import) -> PreparedImport:
     if not job.keeps_partitions:
         lanes = tuple(Lane(lane.name, lane.files) for lane in found.lanes)
         found = Input(lanes, found.is_export)
-    settings = ClusterSettings(client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S)
+    settings = ClusterSettings(client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S, security=job.security)
     with BlockingCluster(job.bootstrap_servers, settings) as blocking:
         return blocking.run(_prepare(blocking.cluster, job, found))
 
@@ -123,8 +126,10 @@ def run_import(
         job.codec,
         prepared.batch_bytes_max,
         job.rate.shared_by(lanes_at_once),
+        job.security,
     )
-    with BlockingCluster(job.bootstrap_servers, ClusterSettings(client_id=CLIENT_ID)) as blocking:
+    settings = ClusterSettings(client_id=CLIENT_ID, security=job.security)
+    with BlockingCluster(job.bootstrap_servers, settings) as blocking:
         watch = _Watch(blocking, Positions(blocking.cluster, prepared.import_id, job.topic, found), on_progress)
         # The longest first: one that begins late would keep everybody waiting.
         lanes = sorted(found.lanes, key=lambda lane: -lane.rows)

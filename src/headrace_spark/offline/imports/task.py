@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.errors import ProducerFenced
+from headrace.client.security.settings import OPEN
 from headrace.model.errors import ErrorCode, Refusal
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.codec.encoder import encode
@@ -25,6 +26,7 @@ from headrace_spark.sink.partitioner import Partitioner
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headrace.client.security.settings import ClientSecurity
     from headrace.wire.batches.header import Codec
     from headrace_spark.offline.imports.columns import ColumnNames
     from headrace_spark.offline.imports.lane_publisher import TargetedBatch
@@ -73,9 +75,12 @@ class ImportTask:
     batch_bytes_max: int
     rate: Rate
     """Of each lane."""
+    security: ClientSecurity = OPEN
 
     def __call__(self, lane: Lane) -> SentLane:
-        settings = ClusterSettings(client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S, reach_for_s=RETRY_FOR_S)
+        settings = ClusterSettings(
+            client_id=CLIENT_ID, retry_for_s=RETRY_FOR_S, reach_for_s=RETRY_FOR_S, security=self.security
+        )
         with BlockingCluster(self.bootstrap_servers, settings) as blocking:
             publisher = LanePublisher(blocking.cluster, lane_id(self.import_id, lane), self.topic)
             try:

@@ -1,0 +1,1 @@
+"""`headrace acls`: who may do what; may touch `client`."""

@@ -1,0 +1,1 @@
+"""`headrace users`: who can log in with a password; may touch stdin, files and `client`."""
