@@ -10,7 +10,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headrace.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
-from tests.clients.raw_connection import RawConnection
+from headrace.wire.messages.metadata import MetadataRequest
+from tests.clients.raw_connection import Closed, RawConnection
 from tests.faults.node_process import LOCAL, PATIENCE_S, NodeProcess, wait_until
 from tests.ports import free_port
 
@@ -122,19 +123,26 @@ class NodeCluster:
                     raise
 
     def wait_in_sync(self, partitions: Sequence[Partition]) -> None:
-        """Until every replica is in sync and somebody leads each partition."""
+        """Until every replica is in sync and somebody leads each partition, as all nodes say. One that was cut off may
+        have heard of nothing yet, and says that all is well."""
         wait_until(lambda: not self._lacking(partitions), "all replicas are in sync", lambda: self._lack(partitions))
 
     def _lacking(self, partitions: Sequence[Partition]) -> list[str]:
+        return [lack for node_id in self.nodes for lack in self._lacking_as_seen_by(node_id, partitions)]
+
+    def _lacking_as_seen_by(self, node_id: int, partitions: Sequence[Partition]) -> list[str]:
         try:
-            topics = self._admin.list_topics(timeout=ASK_S).topics
-        except KafkaException as silence:
-            return [str(silence)]
-        found = [(partition, topics[partition.topic].partitions[partition.partition]) for partition in partitions]
+            with RawConnection(self.nodes[node_id].bootstrap) as connection:
+                answer = connection.ask(MetadataRequest(None))
+        except (OSError, Closed) as silence:
+            return [f"node {node_id} does not answer: {silence}"]
+        seen = {(topic.name, it.partition_index): it for topic in answer.topics for it in topic.partitions}
         return [
-            f"{partition}: led by {seen.leader}, in sync {sorted(seen.isrs)} of {sorted(seen.replicas)}"
-            for partition, seen in found
-            if seen.leader < 0 or len(seen.isrs) < len(seen.replicas)
+            f"node {node_id} says of {partition}: {found}"
+            for partition in partitions
+            if (found := seen.get(partition)) is None
+            or found.leader_id < 0
+            or len(found.isr_nodes) < len(found.replica_nodes)
         ]
 
     def _lack(self, partitions: Sequence[Partition]) -> str:
