@@ -148,6 +148,7 @@ class Node:
         check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
         await self.registration.join(identity.cluster_id or new_cluster_id(self.world))
         await self.membership.note_name(self.image.cluster_id or "")
+        quorum.listen(self.reachability)
         quorum.listen(self.reconciler)
         await self.reconciler.load(quorum.deleted_topics)
         tasks.start(self.reconciler.run(), "follow the image")

@@ -75,12 +75,6 @@ class ImageListener(Protocol):
         ...
 
 
-class _NobodyListens:
-    def committed(self, before: ClusterImage, records: Sequence[MetadataRecord]) -> None: ...
-
-    def jumped(self, before: ClusterImage, after: ClusterImage) -> None: ...
-
-
 # size: the pending image, what is agreed on, and who waits for either change together, in the order of the log
 class Quorum:
     """One voter's part."""
@@ -109,7 +103,7 @@ class Quorum:
         self._store = store
         self._me = me
         self._world = world
-        self._listener: ImageListener = _NobodyListens()
+        self._listeners: tuple[ImageListener, ...] = ()
         self._configs = configs
         self.send: Callable[[OutboundMessage], None] = _nobody
         """Carries what Raft has to say to another node. Set by whoever knows the others, before it runs."""
@@ -134,7 +128,7 @@ class Quorum:
 
     def listen(self, listener: ImageListener) -> None:
         """From now on. What the image holds already is for the listener to look up."""
-        self._listener = listener
+        self._listeners = (*self._listeners, listener)
 
     def load(self) -> None:
         """Read the log; before the node starts, so it may block. DamagedLog if it cannot be read.
@@ -475,7 +469,8 @@ class Quorum:
             await self._pace.step()
         before, self.image = self.image, draft.finish()
         self.applied_end = snapshot.end
-        self._listener.jumped(before, self.image)
+        for listener in self._listeners:
+            listener.jumped(before, self.image)
 
     async def _apply_entry(self, entry: Entry) -> None:
         """Nobody sees a part of it."""
@@ -487,7 +482,8 @@ class Quorum:
         self.applied_end = entry.end
         if records:
             before, self.image = self.image, draft.finish()
-            self._listener.committed(before, records)
+            for listener in self._listeners:
+                listener.committed(before, records)
         self._answer(entry)
 
     def _wake_waiting(self) -> None:

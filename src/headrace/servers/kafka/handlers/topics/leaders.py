@@ -1,4 +1,5 @@
-"""Who leads a partition, as clients are told: what is decided, and what this node sees by itself meanwhile."""
+"""Who leads a partition, and which nodes there are, as clients are told: what is decided, and what this node sees by
+itself meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.broker.membership.reachability import Reachability
     from headrace.broker.metadata.view import MetadataView
     from headrace.broker.partitions.topic_table import TopicTable
-    from headrace.metadata.image.cluster_image import Partition, Topic
+    from headrace.metadata.image.cluster_image import Node, Partition, Topic
     from headrace.model.names import NodeId
 
 
@@ -44,6 +45,9 @@ class ToldLeaders:
             return NO_NODE
         away = {own_id, *self._reachability.unreachable()}
         return next((it for it in partition.replicas if it in partition.isr and it not in away), NO_NODE)
+
+    def listed_nodes(self) -> list[Node]:
+        return self._reachability.listed(self._view.image)
 
     def offline_replicas(self, topic: Topic, partition: Partition) -> list[int]:
         """Those on nodes that are away, and this node's own if it cannot be used."""

@@ -144,7 +144,7 @@ class _Answer:
 
     def _brokers(self) -> Iterator[MetadataResponseBroker]:
         """Every node with the address that this client should use."""
-        for node in self._view.image.sorted_nodes():
+        for node in self._leaders.listed_nodes():
             address = address_of(self._request, self._view, node)
             if address is not None:
                 yield MetadataResponseBroker(node.node_id, address.host, address.port, node.rack)
