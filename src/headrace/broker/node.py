@@ -146,7 +146,8 @@ class Node:
         await self.membership.enter(self.local, self.addresses, quorum, tasks)
         identity = self.membership.identity
         check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
-        await self.registration.join(identity.cluster_id or new_cluster_id(self.world))
+        first_records = self.membership.first_records()
+        await self.registration.join(identity.cluster_id or new_cluster_id(self.world), first_records)
         await self.membership.note_name(self.image.cluster_id or "")
         quorum.listen(self.reachability)
         quorum.listen(self.reconciler)

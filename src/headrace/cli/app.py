@@ -29,6 +29,7 @@ COMMANDS = {
     "groups": "headrace.cli.groups.command",
     "lag": "headrace.cli.groups.lag",
     "transactions": "headrace.cli.transactions.command",
+    "security": "headrace.cli.security.command",
     "users": "headrace.cli.users.command",
     "acls": "headrace.cli.acls.command",
     "quotas": "headrace.cli.quotas.command",

@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from headrace.access.authentication.known_users import SECRET_BYTES
 from headrace.broker.membership.identity import Origin, check_metadata, load_or_create, store_identity
 from headrace.broker.membership.joining import Joining
 from headrace.broker.metadata.store import METADATA_LOG
+from headrace.metadata.commands.user_commands import first_users
 from headrace.model.names import TopicId, topic_id_text
 from headrace.raft.membership import Membership, Voter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from headrace.access.authentication.credentials import ScramUser, ScramVerifier
     from headrace.broker.membership.address_book import AddressBook
     from headrace.broker.membership.identity import Identity
     from headrace.broker.membership.local_node import LocalNode
     from headrace.broker.metadata.quorum import Quorum
+    from headrace.metadata.image.records import ScramChanged
     from headrace.model.names import LogId, NodeId
     from headrace.runtime.network import Address
     from headrace.runtime.tasks import TaskScope
@@ -32,6 +36,8 @@ class MembershipPlan:
     node_id: NodeId | None = None
     voters: Mapping[NodeId, Address] = field(default_factory=dict)
     join: Sequence[Address] = ()
+    first_users: Mapping[ScramUser, ScramVerifier] = field(default_factory=dict, repr=False)
+    """Who can log in from the first moment of a cluster that is founded."""
 
     @property
     def new_origin(self) -> Origin:
@@ -69,6 +75,11 @@ class ClusterMembership:
         if self.identity.cluster_id and self.identity.origin is not Origin.ALONE:
             # What it has promised to the other voters is gone: it must not be taken for the one that promised it.
             await self.take_new_directory()
+
+    def first_records(self) -> list[ScramChanged]:
+        """What a cluster that this node founds begins with, besides its name."""
+        users = self._plan.first_users
+        return first_users(users, self._world.entropy.token(SECRET_BYTES)) if users else []
 
     def first_membership(self, *, has_log: bool) -> Membership:
         """Who votes as long as the log does not say. Founders have to meet before they count."""

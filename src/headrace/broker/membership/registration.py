@@ -26,12 +26,13 @@ from headrace.wire.messages.broker_registration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from headrace.broker.membership.local_node import LocalNode
     from headrace.broker.membership.peers import Peers
     from headrace.broker.metadata.controller import Controller
     from headrace.broker.metadata.quorum import Quorum
+    from headrace.metadata.image.records import MetadataRecord
     from headrace.runtime.clock import Clock
     from headrace.wire.api import Message
 
@@ -81,11 +82,12 @@ class Registration:
         self._lease_end_s = math.inf
         self._wants_stop = False
 
-    async def join(self, new_cluster_id: str) -> None:
-        """Until the cluster has a name and knows this life of the node."""
+    async def join(self, new_cluster_id: str, first_records: Sequence[MetadataRecord] = ()) -> None:
+        """Until the cluster has a name and knows this life of the node. A cluster that this node names begins with
+        `first_records`."""
         while self._quorum.image.cluster_id is None:
             try:
-                await self._quorum.submit(lambda image: name_cluster(image, new_cluster_id))
+                await self._quorum.submit(lambda image: name_cluster(image, new_cluster_id, first_records))
             except Refusal:  # another node is the controller, or nobody is yet
                 await asyncio.sleep(NAME_RETRY_S)
         await self.register()

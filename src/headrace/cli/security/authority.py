@@ -115,6 +115,14 @@ class Authority:
         )
 
 
+def hosts_of(certificate: bytes) -> tuple[str, list[str]]:
+    """Whose it is, and for which hosts, from PEM. ValueError if it is none."""
+    read = x509.load_pem_x509_certificate(certificate)
+    name = str(read.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    named = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return name, [str(host.value) for host in named if isinstance(host, (x509.DNSName, x509.IPAddress))]
+
+
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, period: Period
 ) -> x509.CertificateBuilder:

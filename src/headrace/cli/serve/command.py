@@ -234,11 +234,12 @@ def _said_by(path: Path | None) -> ServerProperties:
 def _settings_from(path: Path) -> dict[str, str]:
     import tomllib
 
+    from headrace.cli.serve.paths import beside
     from headrace.cli.terminal.complaints import USAGE, Complaint
 
     try:
         with path.open("rb") as file:
-            return dict(flattened(tomllib.load(file)))
+            return beside(dict(flattened(tomllib.load(file))), path.resolve().parent)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
         raise Complaint(f"{path} is not TOML: {wrong}", exit_code=USAGE) from wrong
 

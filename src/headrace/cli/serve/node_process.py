@@ -26,6 +26,7 @@ from headrace.cli.serve.addresses import (
     listen,
     listener_configs,
 )
+from headrace.cli.serve.first_users import first_users_of
 from headrace.cli.terminal.stop_signals import stop_signal
 from headrace.metadata.image.records import Endpoint
 from headrace.model.errors import DiskFailure, Refusal
@@ -103,7 +104,12 @@ async def _run(options: ServeOptions, files_max: int) -> int:
     world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
     open_files, connections_max = _shared_out(files_max)
     plan = NodePlan(
-        MembershipPlan(None if options.node_id is None else NodeId(options.node_id), options.voters, options.join),
+        MembershipPlan(
+            None if options.node_id is None else NodeId(options.node_id),
+            options.voters,
+            options.join,
+            first_users_of(options),
+        ),
         options.configs,
         options.rack,
         listener_configs(options),

@@ -104,7 +104,9 @@ def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda found: chr(int(found[1][1:], 16)) if len(found[1]) > 1 else _control(found[1]), text)
+    signs = _ESCAPE.sub(lambda found: chr(int(found[1][1:], 16)) if len(found[1]) > 1 else _control(found[1]), text)
+    # Java writes signs beyond 16 bits as two.
+    return signs.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
 
 
 def _control(letter: str) -> str:

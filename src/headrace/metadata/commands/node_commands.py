@@ -27,8 +27,11 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, NODE_ID_MAX, PORT_MAX, NodeId, ProducerId
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.metadata.decisions.slices import PartitionChange
     from headrace.metadata.image.cluster_image import ClusterImage, Node
+    from headrace.metadata.image.records import MetadataRecord
 
 PRODUCER_IDS_PER_BLOCK = 1_000  # one metadata record per thousand new producers; what a node does not use is lost
 HOST_LENGTH_MAX = 255  # of a name in DNS
@@ -44,11 +47,11 @@ class ProducerIdBlock(NamedTuple):
     next: ProducerId
 
 
-def name_cluster(image: ClusterImage, cluster_id: str) -> Decision[str]:
-    """Give the cluster its id, once. The response is the id that holds."""
+def name_cluster(image: ClusterImage, cluster_id: str, first_records: Sequence[MetadataRecord] = ()) -> Decision[str]:
+    """Give the cluster its id, once, and with it what it begins with. The response is the id that holds."""
     if image.cluster_id is not None:
         return Decision((), image.cluster_id)
-    return Decision((ClusterNamed(cluster_id),), cluster_id)
+    return Decision((ClusterNamed(cluster_id), *first_records), cluster_id)
 
 
 def admit_node(

@@ -82,6 +82,12 @@ def first_secret(image: ClusterImage, fresh_secret: bytes) -> list[ScramChanged]
     return [ScramChanged(SECRET_HOLDER, holding_secret(fresh_secret))]
 
 
+def first_users(verifiers: Mapping[ScramUser, ScramVerifier], fresh_secret: bytes) -> list[ScramChanged]:
+    """What a cluster begins with that is founded with these users."""
+    users = [ScramChanged(user, verifier) for user, verifier in sorted(verifiers.items())]
+    return [ScramChanged(SECRET_HOLDER, holding_secret(fresh_secret)), *users]
+
+
 def _changed(image: ClusterImage, changes: Sequence[Change]) -> list[ScramChanged]:
     """Raises Refusal with Kafka's code if one of them is wrong."""
     seen: set[int] = set()

@@ -1,0 +1,23 @@
+"""Who can log in to a cluster that this node founds: from the file that its settings name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from headrace.broker.access.first_users import UnusableUsers, read_first_users
+from headrace.broker.membership.identity import IDENTITY_FILE
+from headrace.cli.serve.addresses import CannotStart
+
+if TYPE_CHECKING:
+    from headrace.access.authentication.credentials import ScramUser, ScramVerifier
+    from headrace.cli.serve.addresses import ServeOptions
+
+
+def first_users_of(options: ServeOptions) -> dict[ScramUser, ScramVerifier]:
+    """Raises CannotStart for a file that is not there, or holds something else."""
+    is_new = not os.path.exists(options.data_dir / IDENTITY_FILE)
+    try:
+        return read_first_users(options.configs, is_new=is_new)
+    except UnusableUsers as wrong:
+        raise CannotStart(str(wrong)) from wrong
