@@ -23,6 +23,8 @@ from headrace.wire.messages import (
     list_partition_reassignments,
     plan_rebalance,
     remove_raft_voter,
+    sasl_authenticate,
+    sasl_handshake,
     scrub_logs,
     unregister_broker,
     update_features,
@@ -85,6 +87,10 @@ def _access_request_of(key: ApiKey) -> Message | None:
             return alter_client_quotas.AlterClientQuotasRequest(
                 [alter_client_quotas.EntryData(entity, operations), alter_client_quotas.EntryData([], operations)]
             )
+        case ApiKey.SASL_HANDSHAKE:
+            return sasl_handshake.SaslHandshakeRequest("SCRAM-SHA-256")
+        case ApiKey.SASL_AUTHENTICATE:
+            return sasl_authenticate.SaslAuthenticateRequest(b"n,,n=somebody,r=fresh")
         case ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS:
             return describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
                 [describe_user_scram_credentials.UserName("nobody")]

@@ -48,6 +48,8 @@ class Link(Protocol):
 
     peer: Address
     local: Address
+    since_s: float
+    """When the connection was made, before any handshake over it; by the loop's time."""
 
     @property
     def certificate(self) -> PeerCertificate | None:
@@ -126,6 +128,7 @@ class SocketLink:
         "local",
         "peer",
         "queued_bytes",
+        "since_s",
     )
 
     def __init__(self, transport: asyncio.Transport, receiver: Receiver) -> None:
@@ -138,6 +141,7 @@ class SocketLink:
         self._descriptor: int = transport.get_extra_info("socket").fileno()
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
+        self.since_s = self._loop.time()
         self.queued_bytes = 0
 
     @property

@@ -10,6 +10,7 @@ from headrace.access.authentication.certificate_names import NameRules
 from headrace.access.authentication.known_users import KnownUsers
 from headrace.access.listeners import OPEN_LISTENER, ListenerSecurity
 from headrace.runtime.tls.network import TlsNetwork
+from headrace.wire.sasl import oauthbearer, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,9 +55,10 @@ class ListenerAccess:
     def __post_init__(self) -> None:
         name, protocol = self.security.name, self.security.protocol
         assert protocol.has_tls == (self.tls is not None), f"{name} is {protocol.value}"
-        assert "OAUTHBEARER" not in self.security.mechanisms or self.tokens is not None, (
+        assert oauthbearer.MECHANISM not in self.security.mechanisms or self.tokens is not None, (
             f"{name} has no keys for tokens"
         )
+        assert protocol.has_tls or plain.MECHANISM not in self.security.mechanisms, f"{name} shows passwords to anybody"
 
     def network_over(self, network: Network) -> Network:
         """Where it listens."""

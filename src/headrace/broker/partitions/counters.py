@@ -44,6 +44,16 @@ class AuditCounters:
 
 
 @dataclass(slots=True)
+class LoginCounters:
+    """Who came in, who did not, and who stayed longer than their session lasted."""
+
+    succeeded: int = 0
+    failed: int = 0
+    expired: int = 0
+    """Connections closed because their session had ended, and they asked for more."""
+
+
+@dataclass(slots=True)
 class Counters:
     requests: int = 0
     bytes_in: int = 0
@@ -57,4 +67,5 @@ class Counters:
     damage_found: int = 0
     replicas_given_up: int = 0
     audit: AuditCounters = field(default_factory=AuditCounters)
+    logins: LoginCounters = field(default_factory=LoginCounters)
     loop_lag: LoopLag = field(default_factory=LoopLag)

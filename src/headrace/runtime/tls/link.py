@@ -89,11 +89,13 @@ class TlsLink:
         "certificate",
         "local",
         "peer",
+        "since_s",
     )
 
     _inner: Link
     peer: Address
     local: Address
+    since_s: float
 
     def __init__(self, side: Side, room: memoryview) -> None:
         """`room` is where encrypted bytes arrive. All connections of a loop may share it: they leave it in the turn in
@@ -156,7 +158,7 @@ class TlsLink:
 
     def connected(self, link: Link) -> None:
         self._inner = link
-        self.peer, self.local = link.peer, link.local
+        self.peer, self.local, self.since_s = link.peer, link.local, link.since_s
         self._side.begun(self)
         if self._state is _State.GREETING and not self._side.is_server:
             self._shake_hands()

@@ -34,6 +34,7 @@ class NodeCollector(Collector):
         yield from self._traffic()
         yield from self._partitions()
         yield from self._damage()
+        yield from self._logins()
         yield from self._audit()
         yield from self._process()
         yield self._loop_lag()
@@ -121,6 +122,12 @@ class NodeCollector(Collector):
         yield _counter("headrace_damage_found", "Places in files that are not what was written", counters.damage_found)
         yield _counter("headrace_replicas_given_up", "Damaged copies fetched again", counters.replicas_given_up)
         yield _gauge("headrace_damaged_partitions", "Damaged copies on this node", self._node.damage.damaged_count)
+
+    def _logins(self) -> Iterator[Metric]:
+        logins = self._node.counters.logins
+        yield _counter("headrace_logins", "Logins, by password, token or certificate", logins.succeeded)
+        yield _counter("headrace_failed_logins", "Logins that were refused", logins.failed)
+        yield _counter("headrace_expired_sessions", "Connections closed because nobody logged in again", logins.expired)
 
     def _audit(self) -> Iterator[Metric]:
         audit = self._node.counters.audit

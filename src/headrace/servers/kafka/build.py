@@ -33,6 +33,7 @@ def kafka_server(
         node.registration,
         node.view,
         node.stage,
+        node.audit,
         ProduceParts(node.topics, node.examiner, node.coordinators, node.registration, node.stage, node.world.clock),
         FetchParts(node.view, node.fetch_sessions, node.heard_followers, node.counters, node.health, node.world),
     )

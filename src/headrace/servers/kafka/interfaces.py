@@ -67,6 +67,31 @@ class KafkaListener(Protocol):
     def advertised_to(self, connection: ClientConnection) -> Address: ...
 
 
+class LoginAnswer(NamedTuple):
+    """What somebody who logs in hears next."""
+
+    message: bytes
+    lasts_s: float = 0.0
+    """For how long it counts, if it was the last; 0 is without end."""
+
+
+class ClientLogin(Protocol):
+    """`connections.connection_login.ConnectionLogin`, as handlers see it."""
+
+    @property
+    def mechanisms(self) -> Sequence[str]:
+        """From which somebody can choose."""
+        ...
+
+    def choose(self, mechanism: str, request: Request) -> None:
+        """Raises Refusal; its answer is the last of the connection."""
+        ...
+
+    async def step(self, message: bytes, request: Request) -> LoginAnswer:
+        """Raises Refusal, after a while; its answer is the last of the connection."""
+        ...
+
+
 class ParkedFetch(Protocol):
     """A long poll that waits on a connection."""
 
@@ -83,6 +108,11 @@ class ClientConnection(Protocol):
     identity: Identity
     address: str
     is_gone: bool
+
+    @property
+    def login(self) -> ClientLogin | None:
+        """None on listeners where nobody logs in."""
+        ...
 
     @property
     def server(self) -> KafkaListener: ...

@@ -12,6 +12,7 @@ from headrace.runtime.fair_queue import FairQueue
 from headrace.runtime.tasks import TaskScope
 from headrace.servers.kafka.connections.connection import Connection
 from headrace.servers.kafka.connections.connection_table import ConnectionTable, parse_overrides
+from headrace.servers.kafka.connections.listener_logins import ListenerLogins
 from headrace.servers.kafka.limits import answer_memory, request_memory
 from headrace.servers.kafka.limits.answer_memory import AnswerMemory
 from headrace.servers.kafka.limits.parked_fetches import ParkedFetches
@@ -62,6 +63,7 @@ class KafkaServer:
         self.apis = apis
         self.access = access
         """What it asks of its clients."""
+        self._logins = ListenerLogins(access, parts.world, parts.audit, parts.counters.logins)
         self.is_for_nodes = is_for_nodes
         """Other nodes dial it: what they ask of each other is served here too."""
         self.tasks = TaskScope(self._task_failed)
@@ -135,7 +137,7 @@ class KafkaServer:
     def opened(self, connection: Connection) -> None:
         self.connections.add(connection)
         self.parts.counters.connections = len(self.connections)
-        problem = self.connections.problem_of(connection)
+        problem = self.connections.problem_of(connection) or self._logins.meet(connection)
         if problem is not None:
             connection.refuse(problem)
         elif len(self.connections) > self.connections.size_max:
@@ -154,6 +156,8 @@ class KafkaServer:
     def closed(self, connection: Connection) -> None:
         self.connections.remove(connection)
         self.parts.counters.connections = len(self.connections)
+        if connection.login is not None:
+            connection.login.over()
         if not self.connections:
             self._all_left.set()
 

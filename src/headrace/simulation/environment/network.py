@@ -54,6 +54,7 @@ class SimulatedLink:
         self.out = out
         self.local = local
         self.peer = peer
+        self.since_s = fabric.loop.time()
         self._names = (str(local), str(peer))
         self.queued_bytes = 0
         connection.links.append(self)

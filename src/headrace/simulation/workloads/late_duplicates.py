@@ -163,6 +163,7 @@ class _OverheardLink:
         self._duplicates = duplicates
         self.peer = inner.peer
         self.local = inner.local
+        self.since_s = inner.since_s
         self.certificate = inner.certificate
         self.pause_reading = inner.pause_reading
         self.resume_reading = inner.resume_reading

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.runtime.network import Chunk, Link
+    from headrace.servers.kafka.connections.connection_login import ConnectionLogin
     from headrace.servers.kafka.connections.listener import ConnectionListener
     from headrace.servers.kafka.interfaces import ParkedFetch
 
@@ -71,6 +72,10 @@ class Connection:
         self.link: Link
         self.identity = NOBODY
         """Who asks, as far as that is known by now."""
+        self.login: ConnectionLogin | None = None
+        """None on listeners where nobody logs in."""
+        self.kept_out_by: ConnectionLogin | None = None
+        """Not None while nothing but logging in is allowed."""
         self.address = ""
         """Who may be behind it, where everybody gets the same: see `host_of`."""
         self.is_gone = False
@@ -156,7 +161,7 @@ class Connection:
             self._buffer.shrink()
 
     def leave(self) -> None:
-        """The node stops: take no more requests, answer those under way, then close."""
+        """Take no more requests, answer those under way, then close: the node stops, or somebody is not let in."""
         self._is_leaving = True
         self.keep_pace()
         for pending in list(self._parked):
@@ -204,14 +209,15 @@ class Connection:
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             self.met_a_bug("a request")
         self._is_serving = False
-        if not self.has_asked and self._buffer.start > 0:
+        if not self.has_asked and self._buffer.start > 0 and self.kept_out_by is None:
             self.has_asked = True
             self.server.connections.asked(self)
         self.send_ready()
         self.keep_pace()
 
     def _begin_requests(self) -> None:
-        buffer, slots, frame_max_bytes = self._buffer, self._slots, self.server.frame_max_bytes
+        buffer, slots, kept_out_by = self._buffer, self._slots, self.kept_out_by
+        frame_max_bytes = self.server.frame_max_bytes if kept_out_by is None else kept_out_by.frame_max_bytes
         raw, end = buffer.raw, buffer.end
         served = 0
         while not (self._is_paused or self.is_gone):
@@ -223,6 +229,8 @@ class Connection:
             size, api_key, version, correlation_id, client_id_size = _START.unpack_from(raw, start)
             if not FRAME_MIN <= size <= frame_max_bytes:
                 _check_frame_size(size, frame_max_bytes)
+            if kept_out_by is not None:  # for all of the turn: who lets somebody in is a request that waits
+                kept_out_by.look_at(api_key)
             frame_end = start + 4 + size
             if frame_end > end:
                 break

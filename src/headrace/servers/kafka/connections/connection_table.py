@@ -30,7 +30,7 @@ class Seat(Protocol):
 
     @property
     def has_asked(self) -> bool:
-        """True once it has sent a whole request."""
+        """True once it has sent a whole request, and has logged in where it has to."""
         ...
 
 

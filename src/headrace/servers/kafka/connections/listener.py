@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from headrace.servers.kafka.interfaces import KafkaListener
 
 if TYPE_CHECKING:
+    from headrace.access.audit import AuditSink
     from headrace.broker.health import Health
     from headrace.broker.membership.registration import Registration
     from headrace.broker.metadata.view import MetadataView
@@ -31,6 +32,7 @@ class ListenerParts(NamedTuple):
     registration: Registration
     view: MetadataView
     stage: AppendStage
+    audit: AuditSink
     produce: ProduceParts
     fetch: FetchParts
 
