@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -30,6 +30,7 @@ from headrace.wire.produce import (
     encode_one_success,
     encode_outcome,
     encode_produce_response,
+    with_throttle,
 )
 
 names = st.text(min_size=1, max_size=20)
@@ -204,14 +205,16 @@ fetched = st.builds(
     st.lists(st.tuples(names, ids, st.lists(fetched, max_size=3)), max_size=3),
     int16,
     int32,
+    int32,
 )
-def test_a_fetch_response_is_written_alike(version, correlation_id, topics, error_code, session_id):
+def test_a_fetch_response_is_written_alike(version, correlation_id, topics, error_code, session_id, throttle_ms):
     chunks = encode_fetch_response(
         correlation_id,
         version,
         [(name if version < 13 else topic_id, parts) for name, topic_id, parts in topics],
         error_code=error_code,
         session_id=session_id,
+        throttle_ms=throttle_ms,
     )
     frame = b"".join(chunk if isinstance(chunk, bytes) else chunk.content for chunk in chunks)
 
@@ -219,6 +222,7 @@ def test_a_fetch_response_is_written_alike(version, correlation_id, topics, erro
     answered_id, response = decode_response(frame[4:], 1, version)
     assert answered_id == correlation_id
     assert isinstance(response, FetchResponse)
+    assert response.throttle_time_ms == throttle_ms
     if version >= 7:
         assert (response.error_code, response.session_id) == (error_code, session_id)
     for answered, (name, topic_id, parts) in zip(response.responses, topics, strict=True):
@@ -247,3 +251,12 @@ def test_one_success_is_written_alike(version, correlation_id, name, topic_id, p
     outcome = encode_outcome(version, ProduceOutcome(partition, 0, base, time, start))
     one = encode_one_success(correlation_id, version, topic, partition, (base, time, start))
     assert one == encode_produce_response(correlation_id, version, [(topic, [outcome])])
+
+
+@given(produce_versions, st.integers(0, 2**31 - 1), names, ids, st.lists(outcomes, max_size=3))
+def test_a_client_is_told_to_wait_and_else_the_same(version, throttle_ms, name, topic_id, results):
+    topic = name if version < 13 else topic_id
+    told = encode_produce_response(1, version, [(topic, [encode_outcome(version, result) for result in results])])
+    _, before = decode_response(told[4:], 0, version)
+    _, after = decode_response(with_throttle(told, version, throttle_ms)[4:], 0, version)
+    assert after == replace(before, throttle_time_ms=throttle_ms)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.access.audit import Audit
 from headrace.broker.access.audit_topic import AuditTopic
+from headrace.broker.access.client_quotas import ClientQuotas
 from headrace.broker.chores import Chores
 from headrace.broker.coordination.coordinators import Coordinators
 from headrace.broker.coordination.hanging import HangingTransactions
@@ -182,6 +183,7 @@ async def build(world: World, plan: NodePlan, health: Health | None = None) -> N
         controller=cluster.controller,
         view=view,
         commands=cluster.commands,
+        client_quotas=ClientQuotas(view, clock),
         audit=_audit(base, cluster, plan),
         topics=topics,
         stage=replicas.stage,

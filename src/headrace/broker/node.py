@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from headrace.broker.access.audit import Audit
+    from headrace.broker.access.client_quotas import ClientQuotas
     from headrace.broker.chores import Chores
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.broker.coordination.hanging import HangingTransactions
@@ -88,7 +89,8 @@ class Node:
     view: MetadataView
     commands: Commands
 
-    # what is written down of what people do
+    # how much clients may use, and what is written down of what they do
+    client_quotas: ClientQuotas
     audit: Audit
 
     # what it serves

@@ -59,6 +59,7 @@ def encode_fetch_response(
     *,
     error_code: int = 0,
     session_id: int = 0,
+    throttle_ms: int = 0,
 ) -> list[bytes | RecordsT]:
     """A whole frame, length included, as chunks to be sent in order."""
     is_flexible = version >= FLEXIBLE_FROM
@@ -66,7 +67,7 @@ def encode_fetch_response(
     head = bytearray(8)  # length and correlation id, filled in at the end
     if is_flexible:
         head.append(0)
-    head += _INT32.pack(0)  # throttle time
+    head += _INT32.pack(throttle_ms)
     if version >= SESSIONS_FROM:
         head += _INT16.pack(error_code) + _INT32.pack(session_id)
     head += _count(len(topics), is_flexible)

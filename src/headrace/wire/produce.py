@@ -317,6 +317,13 @@ def encode_one_success(
     return b"".join((_ONE_TOPIC.pack(10 + size + len(rest), correlation_id, 1, size), name, rest))
 
 
+def with_throttle(answer: bytes, version: int, throttle_ms: int) -> bytes:
+    """The same answer for a client that is to wait. It is the last field; so few answers have it that it is not handed
+    through the encoders."""
+    end = len(answer) - 1 if version >= FLEXIBLE_FROM else len(answer)  # of what has no tags
+    return answer[: end - 4] + _INT32.pack(throttle_ms) + answer[end:]
+
+
 def _encode_plain(topics: Sequence[tuple[str | bytes, Sequence[bytes]]]) -> bytes:
     out = [_INT32.pack(len(topics))]
     for key, outcomes in topics:

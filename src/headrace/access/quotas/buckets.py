@@ -62,6 +62,11 @@ class Bucket:
         self._fill(now_s)
         return max(-self._level / self._rate, 0.0)
 
+    def saved(self, now_s: float) -> float:
+        """How much can be taken without a wait; negative where some is owed."""
+        self._fill(now_s)
+        return self._level
+
     @property
     def _most(self) -> float:
         return max(self._rate * self._holds_s, 1.0)

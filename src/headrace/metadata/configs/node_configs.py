@@ -415,6 +415,25 @@ BEHAVIOUR_CONFIGS = (
         is_dynamic=False,
     ),
     ConfigKey(
+        "quota.window.num",
+        ConfigType.INT,
+        "11",
+        "Over how many samples the rates of quotas are measured: a client that was silent for all of them may make up "
+        "for as much at once.",
+        low=1,
+        high=1000,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "quota.window.size.seconds",
+        ConfigType.INT,
+        "1",
+        "How long one sample is; one answer to a consumer with a quota has no more than flows in that time.",
+        low=1,
+        high=3600,
+        is_dynamic=False,
+    ),
+    ConfigKey(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         ConfigType.LONG,
         str(LONG_MAX),

@@ -194,6 +194,8 @@ class NodeSettings:
     offsets_topic_num_partitions: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_lag_time_max_ms: int
     socket_request_max_bytes: int

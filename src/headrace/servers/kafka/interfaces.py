@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from headrace.access.identity import Identity
     from headrace.access.listeners import ListenerSecurity
+    from headrace.broker.access.client_quotas import ClientUsage
     from headrace.metadata.image.cluster_image import Topic
     from headrace.model.names import TopicId
     from headrace.runtime.clock import Clock
@@ -100,6 +101,16 @@ class ParkedFetch(Protocol):
     def hurry(self) -> None: ...
 
 
+class ClientMeter(Protocol):
+    """`connections.meter.Meter`, as handlers see it."""
+
+    def usage_of(self, request: Request) -> ClientUsage | None:
+        """What a handler counts itself; it then mutes the connection."""
+        ...
+
+    def mute(self, wait_s: float) -> int: ...
+
+
 class ClientConnection(Protocol):
     """`connections.connection.Connection`, as handlers see it."""
 
@@ -116,6 +127,9 @@ class ClientConnection(Protocol):
 
     @property
     def server(self) -> KafkaListener: ...
+
+    @property
+    def meter(self) -> ClientMeter: ...
 
     def stand_in_line(self, slot: Slot) -> None: ...
 

@@ -25,6 +25,8 @@ from headrace.runtime.disk import FileSlice
 from headrace.runtime.network import release_slices
 from headrace.servers.kafka.apis import unsupported_version_answer
 from headrace.servers.kafka.connections.connection_table import host_of
+from headrace.servers.kafka.connections.meter import Meter
+from headrace.servers.kafka.connections.muting import Muting
 from headrace.servers.kafka.connections.receive_buffer import ReceiveBuffer
 from headrace.servers.kafka.connections.slow_requests import SlowRequests
 from headrace.servers.kafka.handlers.records import fetch, produce
@@ -89,6 +91,9 @@ class Connection:
         self._parked: dict[ParkedFetch, int] = {}
         """With the partitions that each remembers."""
         self._slow = SlowRequests(self)
+        self.muting = Muting(self)
+        self.meter = Meter(self, None if server.is_for_nodes else parts.client_quotas)
+        self._is_metered = False
         self._is_paused = False
         self._is_going_on = False
         self._is_serving = False
@@ -125,6 +130,7 @@ class Connection:
 
     def disconnected(self, error: Exception | None) -> None:  # noqa: ARG002 - why the peer left does not matter
         self.is_gone = True
+        self.muting.end()
         for pending in list(self._parked):
             pending.cancel()
         for slot in self._slots:
@@ -145,11 +151,11 @@ class Connection:
     # ---- what the server calls
 
     def close_if_idle(self) -> None:
-        """Nothing came for long. A client that waits for an answer, or is still reading one, is not idle."""
+        """Nothing came for long. A client that waits for an answer, reads one, or was told to be silent is not idle."""
         unread_before, self._unread_bytes = self._unread_bytes, self.link.queued_bytes
         if self._unread_bytes and self._unread_bytes == unread_before:
             self.link.abort()  # it stopped reading, so what is queued would wait for ever
-        elif not self._slots and not self._unread_bytes and not self._slow.is_one_under_way:
+        elif not self._slots and not self._unread_bytes and not self._slow.is_one_under_way and not self.muting.is_on:
             self.link.close()
 
     def close_if_deaf(self) -> None:
@@ -195,6 +201,7 @@ class Connection:
             return
         self._registration.look_at_lease(now_s)
         self._turn_began_s = now_s
+        self._is_metered = self.meter.begins_turn(now_s)
         self._is_serving = True
         try:
             try:
@@ -209,6 +216,8 @@ class Connection:
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             self.met_a_bug("a request")
         self._is_serving = False
+        if self._is_metered:
+            self.meter.ends_turn()
         if not self.has_asked and self._buffer.start > 0 and self.kept_out_by is None:
             self.has_asked = True
             self.server.connections.asked(self)
@@ -218,7 +227,7 @@ class Connection:
     def _begin_requests(self) -> None:
         buffer, slots, kept_out_by = self._buffer, self._slots, self.kept_out_by
         frame_max_bytes = self.server.frame_max_bytes if kept_out_by is None else kept_out_by.frame_max_bytes
-        raw, end = buffer.raw, buffer.end
+        raw, end, is_metered = buffer.raw, buffer.end, self._is_metered
         served = 0
         while not (self._is_paused or self.is_gone):
             start = buffer.start
@@ -239,6 +248,8 @@ class Connection:
                 self._has_staged = True
                 body = start + 14 + (client_id_size if client_id_size > 0 else 0)  # noqa: FURB136 - max() is slower
                 pending = produce.begin(self._produce_parts, buffer, body, frame_end, version, correlation_id)
+                if is_metered:
+                    pending = self.meter.staged(pending, raw[start + 14 : body], size + 4)
                 if isinstance(pending, produce.Frame):
                     self._slow.begin_produce(pending)
                 else:
@@ -285,6 +296,8 @@ class Connection:
         if iscoroutine(outcome):
             self._slow.begin(slot, outcome, api.name, api_key, request)
         else:
+            if self._is_metered:
+                self.meter.handled(outcome, request)
             self.fill(slot, encode_response(correlation_id, api_key, version, outcome))
 
     def _begin_fetch(self, message: Any, request: Request, slot: Slot) -> None:
@@ -305,6 +318,8 @@ class Connection:
         self._has_staged = False
         produces, self._produces = self._produces, []
         self._stage.commit()
+        if self._is_metered:
+            self.meter.wrote(produces)
         for pending in produces:
             pending.finish(self)
 
@@ -390,6 +405,7 @@ class Connection:
         return (
             len(self._slots) < IN_FLIGHT_MAX
             and not self._slow.is_one_under_way
+            and not self.muting.is_on
             and len(self._parked) < self.server.parked.allowance
             and self._waiting_bytes + self.link.queued_bytes <= self.server.answers.allowance
             and not self._is_leaving

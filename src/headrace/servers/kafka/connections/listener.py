@@ -8,6 +8,7 @@ from headrace.servers.kafka.interfaces import KafkaListener
 
 if TYPE_CHECKING:
     from headrace.access.audit import AuditSink
+    from headrace.broker.access.client_quotas import ClientQuotas
     from headrace.broker.health import Health
     from headrace.broker.membership.registration import Registration
     from headrace.broker.metadata.view import MetadataView
@@ -33,6 +34,7 @@ class ListenerParts(NamedTuple):
     view: MetadataView
     stage: AppendStage
     audit: AuditSink
+    client_quotas: ClientQuotas
     produce: ProduceParts
     fetch: FetchParts
 

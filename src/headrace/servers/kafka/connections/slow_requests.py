@@ -18,7 +18,7 @@ from headrace.wire.primitives import Malformed
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Coroutine
+    from collections.abc import Coroutine
 
     from headrace.servers.kafka.connections.connection import Connection
     from headrace.servers.kafka.interfaces import Api, Request
@@ -73,7 +73,7 @@ class SlowRequests:
     async def _begin_in_turn(self, frame: produce.Frame) -> None:
         connection = self._connection
         try:
-            await (self._serve_crowd if frame.is_crowd else self._begin_one)(frame)
+            await connection.meter.counted((self._serve_crowd if frame.is_crowd else self._begin_one)(frame))
         except Malformed as error:
             connection.refuse(str(error))
         except DiskFailure as failure:
@@ -129,13 +129,15 @@ class SlowRequests:
         finally:
             work.close()  # if it never came to its turn
 
-    async def _answer(self, work: Awaitable[Any], api_key: int, request: Request) -> bytes:
-        return encode_response(request.correlation_id, api_key, request.version, await work)
+    async def _answer(self, work: Coroutine[Any, Any, Any], api_key: int, request: Request) -> bytes:
+        answer = await self._connection.meter.served(work, request)
+        return encode_response(request.correlation_id, api_key, request.version, answer)
 
-    async def _large_answer(self, work: Awaitable[Any], api_key: int, request: Request) -> bytes:
+    async def _large_answer(self, work: Coroutine[Any, Any, Any], api_key: int, request: Request) -> bytes:
         """Few at a time: each may take some 32 MiB, and is counted only when it is there."""
         connection = self._connection
         async with connection.server.large_answers.turn(connection.address):
             await connection.server.answers.has_room()
-            encode = partial(encode_response, request.correlation_id, api_key, request.version, await work)
+            answer = await connection.meter.served(work, request)
+            encode = partial(encode_response, request.correlation_id, api_key, request.version, answer)
             return await connection.server.parts.world.threads.run(encode)

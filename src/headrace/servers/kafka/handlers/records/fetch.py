@@ -25,6 +25,7 @@ from headrace.runtime.disk import ReadFault
 from headrace.wire.fetch import TOPIC_IDS_FROM, encode_fetch_response
 
 if TYPE_CHECKING:
+    from headrace.broker.access.client_quotas import ClientUsage
     from headrace.broker.health import Health
     from headrace.broker.metadata.view import MetadataView
     from headrace.broker.partitions.counters import Counters
@@ -63,8 +64,30 @@ def begin(parts: FetchParts, message: FetchRequest, request: Request, slot: Slot
         chunks = encode_fetch_response(request.correlation_id, request.version, (), error_code=refusal.code)
         request.connection.fill_with_slices(slot, chunks)
         return None
+    usage = request.connection.meter.usage_of(request)
+    if usage is not None and (owed_s := usage.fetch_owed_s()) > 0:
+        throttle_ms = request.connection.meter.mute(owed_s)
+        _answer_without_records(parts, request, slot, session, throttle_ms, is_full=is_full)
+        return None
     pending = PendingFetch(parts, message, request, slot, session, is_full=is_full)
+    if usage is not None:
+        pending.keep_to(usage)
     return None if pending.attempt() else pending
+
+
+def _answer_without_records(
+    parts: FetchParts, request: Request, slot: Slot, session: FetchSession, throttle_ms: int, *, is_full: bool
+) -> None:
+    """Whoever owes something is told at once, as in Kafka. A session that was to begin has not."""
+    session_id = NO_SESSION if is_full else session.session_id
+    if is_full and session.session_id != NO_SESSION:
+        parts.sessions.close(session.session_id)
+    chunks = encode_fetch_response(
+        request.correlation_id, request.version, (), session_id=session_id, throttle_ms=throttle_ms
+    )
+    if session.session_id == NO_SESSION:
+        session.close()
+    request.connection.fill_with_slices(slot, chunks)
 
 
 def _session(parts: FetchParts, message: FetchRequest, request: Request) -> tuple[FetchSession, bool]:
@@ -155,6 +178,7 @@ class PendingFetch:
         self._max_bytes = min(message.max_bytes, parts.view.settings.fetch_max_bytes)
         self._min_bytes = message.min_bytes
         self._max_wait_ms = min(message.max_wait_ms, WAIT_MAX_MS)
+        self._usage: ClientUsage | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._rest: asyncio.TimerHandle | None = None
         self._held: asyncio.TimerHandle | None = None
@@ -162,6 +186,12 @@ class PendingFetch:
         self._is_woken = False
         self._looks = 0
         self._is_done = False
+
+    def keep_to(self, usage: ClientUsage) -> None:
+        """The answer is no larger than what this client may fetch about now."""
+        self._usage = usage
+        self._max_bytes = usage.fetch_room(self._max_bytes)
+        self._min_bytes = min(self._min_bytes, self._max_bytes)
 
     @property
     def unkept_partitions(self) -> int:
@@ -292,11 +322,15 @@ class PendingFetch:
 
     def _send(self, collected: Collected, *, is_first_turn: bool) -> None:
         self._parts.counters.bytes_out += collected.bytes_read
+        throttle_ms = 0
+        if self._usage is not None:
+            throttle_ms = self._request.connection.meter.mute(self._usage.fetched(collected.bytes_read))
         chunks = encode_fetch_response(
             self._request.correlation_id,
             self._request.version,
             by_topic(collected.results),
             session_id=self._session.session_id,
+            throttle_ms=throttle_ms,
         )
         self._settle()
         if is_first_turn:

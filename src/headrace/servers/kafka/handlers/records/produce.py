@@ -24,6 +24,7 @@ from headrace.wire.produce import (
     encode_one_success,
     encode_outcome,
     encode_produce_response,
+    with_throttle,
 )
 
 if TYPE_CHECKING:
@@ -67,18 +68,31 @@ class Frame(NamedTuple):
     correlation_id: int
     is_crowd: bool = False
     """It has more batches than are begun at once."""
+    throttle_ms: int = 0
+    """For how long its client is to send nothing more."""
 
 
 class PendingProduce(Slot):
     """A request between its two stages; it is its own place in the line of answers."""
 
-    __slots__ = ("_awaited", "_connection", "_results", "_timeout_ms", "_version", "acks", "correlation_id")
+    __slots__ = (
+        "_awaited",
+        "_connection",
+        "_results",
+        "_timeout_ms",
+        "_version",
+        "acks",
+        "correlation_id",
+        "throttle_ms",
+    )
 
     def __init__(self, acks: int, timeout_ms: int, version: int, correlation_id: int, results: Results) -> None:
         self.chunks = None
         self.size = 0
         self.acks = acks
         self.correlation_id = correlation_id
+        self.throttle_ms = 0
+        """For how long its client is to send nothing more."""
         self._version = version
         self._timeout_ms = timeout_ms
         self._results = results
@@ -88,7 +102,7 @@ class PendingProduce(Slot):
     def finish(self, connection: ClientConnection) -> None:
         """Second stage, after the write: answer, or wait until every batch is committed."""
         if self.acks == ACKS_LEADER:
-            connection.fill(self, self._answer())
+            connection.fill(self, self._whole_answer())
         elif self.acks == ACKS_NONE:
             self._close_on_error(connection)
         else:
@@ -103,7 +117,7 @@ class PendingProduce(Slot):
         for _, results in self._all_results():
             self._watch(results)
         if not self._awaited:
-            connection.fill(self, self._answer())
+            connection.fill(self, self._whole_answer())
 
     def _watch(self, results: Sequence[Result]) -> None:
         """In the turn that wrote them: later this node may follow another, whose high watermark says nothing of what
@@ -116,7 +130,11 @@ class PendingProduce(Slot):
     def _one_committed(self) -> None:
         self._awaited -= 1
         if not self._awaited and not self._connection.is_gone:
-            self._connection.answer_together(self, self._answer())
+            self._connection.answer_together(self, self._whole_answer())
+
+    def _whole_answer(self) -> bytes:
+        answer = self._answer()
+        return with_throttle(answer, self._version, self.throttle_ms) if self.throttle_ms else answer
 
     def _answer(self) -> bytes:
         topics = [(topic, self._encoded(results)) for topic, results in self._all_results()]
@@ -143,6 +161,7 @@ class PendingInTurns(PendingProduce):
 
     def __init__(self, connection: ClientConnection, request: ProducedBatches, frame: Frame) -> None:
         super().__init__(request.acks, request.timeout_ms, frame.version, frame.correlation_id, [])
+        self.throttle_ms = frame.throttle_ms
         self._connection = connection
         self._awaited = 1  # for those that are not begun yet
         self._begun: list[Result] = []
@@ -190,7 +209,8 @@ class PendingCrowd(PendingInTurns):
             for first in range(0, len(self._begun), AT_ONCE):
                 self._answers += self._encoded(self._begun[first : first + AT_ONCE])
                 await asyncio.sleep(0)
-        return encode_produce_response(self.correlation_id, self._version, request.by_topic(self._answers))
+        answer = encode_produce_response(self.correlation_id, self._version, request.by_topic(self._answers))
+        return with_throttle(answer, self._version, self.throttle_ms)
 
     def _one_committed(self) -> None:
         self._awaited -= 1
@@ -210,6 +230,7 @@ class PendingOne(PendingProduce):
         self.size = 0
         self.acks = acks
         self.correlation_id = correlation_id
+        self.throttle_ms = 0
         self._version = version
         self._timeout_ms = timeout_ms
         self._topic = topic
