@@ -23,6 +23,7 @@ from headrace.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.secured import SCRAM, Issuer, add_user, remove_user, with_passwords
 from tests.unit.servers.living_server import LivingServer, living_server, produce, until
 from tests.unit.servers.logging_in import ALICE, by, by_token, choose, log_in, say
+from tests.unit.servers.noted import Noted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,16 +35,6 @@ METADATA = MetadataRequest([])
 FAILED = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
 NOBODY_HERE = Identity(ANONYMOUS, "127.0.0.1")
 ALICE_HERE = Identity(Principal("User", "alice"), "127.0.0.1")
-
-
-class Noted:
-    """An audit that a test can read."""
-
-    def __init__(self) -> None:
-        self.events: list[AuditEvent] = []
-
-    def note(self, event: AuditEvent) -> None:
-        self.events.append(event)
 
 
 @asynccontextmanager
@@ -66,8 +57,7 @@ async def living(tmp_path: Path) -> AsyncIterator[LivingServer]:
 
 @pytest.fixture
 def noted(living: LivingServer) -> Noted:
-    living.server._logins._audit = noted = Noted()
-    return noted
+    return Noted.of(living)
 
 
 def connections(living: LivingServer) -> list[Connection]:
