@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.metadata.configs.group_configs import GROUP_CONFIGS
+from headrace.metadata.configs.listener_configs import LISTENER_CONFIGS
 from headrace.metadata.configs.node_configs import BEHAVIOUR_CONFIGS, IDENTITY_CONFIGS
 from headrace.metadata.configs.topic_configs import TOPIC_CONFIGS
 
@@ -38,9 +39,17 @@ headrace configs describe --topic events
 """
 
 
+LISTENERS_HEAD = """Where a node listens, and what it asks of whoever connects; see [security.md](security.md). What
+begins with `ssl.`, `sasl.` or `connection` may be said of one listener, as `listener.name.NAME.ssl.client.auth`, and of
+one of its mechanisms, as `listener.name.NAME.oauthbearer.sasl.oauthbearer.expected.audience`. A value may say where it
+stands: `${env:NAME}`, `${file:/path}`. Secrets are shown to nobody.
+"""
+
+
 def page() -> str:
     topic = _table(TOPIC_CONFIGS.values(), "Node's default")
     node = _table(BEHAVIOUR_CONFIGS, "Changes while it runs")
+    listeners = _table(LISTENER_CONFIGS.values(), "Changes while it runs")
     identity = "\n".join(f"- `{key.name}`: {key.documentation}" for key in IDENTITY_CONFIGS)
     return "\n".join(
         (
@@ -53,6 +62,9 @@ def page() -> str:
             "\n## Nodes\n",
             'Besides these, a node takes the names in the column "Node\'s default" above.\n',
             node,
+            "\n## Listeners\n",
+            LISTENERS_HEAD,
+            listeners,
             "\nShown by `configs describe --broker`, given by flags of `headrace serve`:\n",
             identity,
             "",

@@ -52,9 +52,9 @@ def test_the_stock_files_start_a_node_and_let_another_in(tmp_path: Path) -> None
     clients, nodes, more_clients, more_nodes = free_ports(4)
     first = stock_file("server.properties", tmp_path, {"9092": clients, "9093": nodes})
     second = stock_file("broker.properties", tmp_path, {"9092": more_clients, "9093": nodes})
-    found = ["--cluster-listen", f"localhost:{more_nodes}"]
+    found = ["--cluster-listen", f"localhost:{more_nodes}", "--insecure"]
     log = tmp_path / "node.log"
-    with running("--config", str(first), log=log) as line:
+    with running("--config", str(first), "--insecure", log=log) as line:
         assert f"node 1 is ready: kafka://0.0.0.0:{clients}" in line
         assert f"data={tmp_path}/kraft-combined-logs" in line
         assert "num.network.threads does nothing: one event loop serves all connections" in log.read_text()
@@ -75,7 +75,14 @@ def test_the_stock_files_start_a_node_and_let_another_in(tmp_path: Path) -> None
 def test_options_win_over_the_file(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     file = stock_file("server.properties", tmp_path, {"9093": free_ports(1)[0]})
-    options = ["--data-dir", str(tmp_path / "mine"), "--listen", f"127.0.0.1:{port}", "-Xnum.partitions=7"]
+    options = [
+        "--data-dir",
+        str(tmp_path / "mine"),
+        "--listen",
+        f"127.0.0.1:{port}",
+        "-Xnum.partitions=7",
+        "--insecure",
+    ]
     with running("--config", str(file), *options, log=tmp_path / "node.log") as line:
         assert f"kafka://127.0.0.1:{port} data={tmp_path}/mine" in line
 
@@ -90,8 +97,16 @@ def refused(*arguments: str) -> str:
 
 def test_what_the_file_must_not_ask_for_is_said_before_anything_is_written(tmp_path: Path) -> None:
     file = stock_file("server.properties", tmp_path, {})
-    file.write_text(file.read_text().replace("listeners=PLAINTEXT://", "listeners=SASL_SSL://"))
-    assert f"{file}, line 9: listeners=SASL_SSL://:9092" in refused("--config", str(file))
+    said = refused("--config", str(file))
+    assert "PLAINTEXT at 0.0.0.0:9092 serves everybody who reaches it: it needs SASL, or client certificates" in said
+    assert "CONTROLLER at 0.0.0.0:9093 takes everybody for a node" in said
+    assert "--insecure opens them all the same" in said
+    file.write_text(file.read_text().replace("PLAINTEXT://", "SASL_SSL://"))
+    assert "ssl.keystore.location: listener SASL_SSL speaks TLS, and has no certificate" in refused(
+        "--config", str(file)
+    )
+    file.write_text(file.read_text().replace("listeners=SASL_SSL://:", "listeners=SASL_SSL:"))
+    assert f"{file}, line 9: listeners=SASL_SSL:9092," in refused("--config", str(file))
     assert not (tmp_path / "kraft-combined-logs").exists()
 
 

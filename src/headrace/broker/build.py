@@ -21,6 +21,7 @@ from headrace.broker.health import Health
 from headrace.broker.membership.address_book import AddressBook
 from headrace.broker.membership.commands import Commands
 from headrace.broker.membership.controller_channel import ControllerChannel
+from headrace.broker.membership.dialing import NO_PROOF, Dialer, NodeProof
 from headrace.broker.membership.leaving import Leaving
 from headrace.broker.membership.local_node import Heartbeats, LocalNode
 from headrace.broker.membership.membership import ClusterMembership, MembershipPlan
@@ -99,6 +100,8 @@ class NodePlan:
     """For how long of the last so many seconds the process was stopped."""
     knows_its_clients: bool = False
     """Whether any of its listeners asks its clients who they are."""
+    proof: NodeProof = NO_PROOF
+    """What it shows other nodes."""
 
 
 class _Flushed:
@@ -136,6 +139,7 @@ class _Cluster(NamedTuple):
     """The other nodes, and this one's place among them."""
 
     addresses: AddressBook
+    dialer: Dialer
     peers: Peers
     controller: Controller
     registration: Registration
@@ -160,7 +164,7 @@ async def build(world: World, plan: NodePlan, health: Health | None = None) -> N
     """Everything that a node can do by itself: claim its directory, look at what is on disk, read the metadata log.
     Nothing runs yet. Raises before anything is changed if the directory is not ours."""
     base = await _base(world, plan, health or Health(Failure()))
-    cluster = _cluster(base)
+    cluster = _cluster(base, plan.proof)
     replicas = _replicas(base, cluster)
     node_id, quorum, view, topics, clock = base.local.node_id, base.quorum, base.view, base.topics, world.clock
     giving_up = GivingUp(cluster.commands, cluster.channel)
@@ -173,6 +177,7 @@ async def build(world: World, plan: NodePlan, health: Health | None = None) -> N
         local=base.local,
         membership=base.membership,
         addresses=cluster.addresses,
+        dialer=cluster.dialer,
         peers=cluster.peers,
         raft=RaftReceiver(base.local, quorum),
         registration=cluster.registration,
@@ -243,13 +248,14 @@ async def _base(world: World, plan: NodePlan, health: Health) -> _Base:
     return _Base(world, health, tasks, Counters(), topics, store, flushed, membership, local, quorum, view)
 
 
-def _cluster(base: _Base) -> _Cluster:
+def _cluster(base: _Base, proof: NodeProof) -> _Cluster:
     world, local, quorum, view, failure = base.world, base.local, base.quorum, base.view, base.health.failure
     addresses = AddressBook(local, quorum)
+    dialer = Dialer(local.node_id, world, proof)
     peers = Peers(
-        local.node_id,
+        dialer,
         Incarnation(local.life, local.incarnation),
-        world,
+        world.clock,
         addresses.addresses_of,
         lambda: local.cluster_id(quorum.image),
         failure.task_failed,
@@ -269,7 +275,7 @@ def _cluster(base: _Base) -> _Cluster:
     peers.on_gone = gone
     peers.on_displaced = OlderCopy(local, base.membership, quorum, registration, failure, base.tasks).displaced
     commands = Commands(quorum, channel, world)
-    return _Cluster(addresses, peers, controller, registration, channel, leaving, commands)
+    return _Cluster(addresses, dialer, peers, controller, registration, channel, leaving, commands)
 
 
 def _replicas(base: _Base, cluster: _Cluster) -> _Replicas:

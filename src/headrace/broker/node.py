@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.broker.membership.address_book import AddressBook
     from headrace.broker.membership.commands import Commands
     from headrace.broker.membership.controller_channel import ControllerChannel
+    from headrace.broker.membership.dialing import Dialer
     from headrace.broker.membership.leaving import Leaving
     from headrace.broker.membership.local_node import LocalNode
     from headrace.broker.membership.membership import ClusterMembership
@@ -76,6 +77,7 @@ class Node:
     local: LocalNode
     membership: ClusterMembership
     addresses: AddressBook
+    dialer: Dialer
     peers: Peers
     raft: RaftReceiver
     registration: Registration
@@ -145,7 +147,8 @@ class Node:
         tasks.start(self.store.run(), "flusher")
         if meet is not None:
             self.local.endpoints = tuple(await meet())
-        await self.membership.enter(self.local, self.addresses, quorum, tasks)
+        self.dialer.keep_fresh(tasks)
+        await self.membership.enter(self.local, self.addresses, quorum, self.dialer, tasks)
         identity = self.membership.identity
         check_metadata(identity, self.image.cluster_id, has_logs=bool(self.store.log_ids()))
         first_records = self.membership.first_records()

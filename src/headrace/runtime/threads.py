@@ -32,6 +32,23 @@ class Threads(Protocol):
         ...
 
 
+class OneLane:
+    """All calls in one lane, so that they wait for nobody in another."""
+
+    def __init__(self, threads: Threads, lane: str) -> None:
+        self._threads = threads
+        self._lane = lane
+
+    async def run(self, call: Callable[[], T], *, lane: str = "") -> T:  # noqa: ARG002 - there is but one
+        return await self._threads.run(call, lane=self._lane)
+
+    def breathe(self) -> None:
+        self._threads.breathe()
+
+    def close(self) -> None:
+        """Whoever made the threads closes them."""
+
+
 class SystemThreads:
     def __init__(self) -> None:
         self._lanes: dict[str, ThreadPoolExecutor] = {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.broker.membership.dialing import NO_PROOF, Dialer
 from headrace.broker.membership.peers import RAFT_LANE, Peers
 from headrace.client.errors import NobodyListens
 from headrace.metadata.image.incarnations import UNKNOWN_INCARNATION
@@ -65,9 +66,9 @@ async def peers(node: ScriptedNode, failures: list[BaseException], tmp_path: Pat
     world = World(SystemClock(), SystemDisk(tmp_path), SystemEntropy(), SystemNetwork(), SystemThreads())
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
     running = Peers(
-        ME,
+        Dialer(ME, world, NO_PROOF),
         UNKNOWN_INCARNATION,
-        world,
+        world.clock,
         lambda _: [node.address],
         lambda: CLUSTER_ID,
         lambda _, failure: failures.append(failure),
@@ -221,7 +222,8 @@ async def test_a_peer_that_is_nowhere_is_gone(peers: Peers, monkeypatch: pytest.
 def test_a_node_that_ends_while_it_looks_for_others_leaves_nothing_behind() -> None:
     async def main(universe: Universe) -> None:
         host = universe.host("node")
-        peers = Peers(ME, host.world, lambda _: [], lambda: CLUSTER_ID, lambda _: None, lambda *_: None)
+        dialer = Dialer(ME, host.world, NO_PROOF)
+        peers = Peers(dialer, UNKNOWN_INCARNATION, host.world.clock, lambda _: [], lambda: CLUSTER_ID, lambda *_: None)
         peers.absent = {NodeId(1), NodeId(3), NodeId(4)}
 
         async def end_and_look() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.broker.listeners.plans import planned
 from headrace.cli.serve.kafka_settings import reason_against, reason_without
 from headrace.cli.serve.server_properties import (
     _OF_THE_PLACE,
@@ -36,12 +37,19 @@ def test_the_stock_file() -> None:
     said = parse_server_properties((STOCK / "server.properties").read_bytes())
     assert said.node_id == 1
     assert said.data_dir == Path("/tmp/kraft-combined-logs")
-    assert said.listen == Address("0.0.0.0", 9092)
-    assert said.advertised == Address("localhost", 9092)
-    assert said.cluster_listen == Address("0.0.0.0", 9093)
+    plans = planned(said.configs)
+    assert [(it.name, it.at, it.told) for it in plans.clients] == [
+        ("PLAINTEXT", Address("0.0.0.0", 9092), Address("localhost", 9092))
+    ]
+    assert plans.nodes_at == Address("0.0.0.0", 9093)
     assert said.voters == {1: Address("localhost", 9093)}
     assert said.join == ()
     assert said.configs == {
+        "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
+        "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         "socket.request.max.bytes": "104857600",
         "num.partitions": "1",
         "log.retention.hours": "168",
@@ -66,7 +74,7 @@ def test_the_stock_file() -> None:
 def test_a_broker_of_its_own_enters_the_cluster_that_is_there() -> None:
     said = parse_server_properties((STOCK / "broker.properties").read_bytes())
     assert (said.node_id, said.voters, said.join) == (2, {}, (Address("localhost", 9093),))
-    assert said.cluster_listen is None  # the command line has to say it
+    assert planned(said.configs).nodes_at is None  # the command line has to say it
 
 
 def test_a_controller_alone_is_refused() -> None:
@@ -104,8 +112,9 @@ def test_a_name_that_comes_again_counts_as_it_is_there_last() -> None:
 
 def test_a_listener_on_every_interface_is_told_by_the_name_of_the_machine() -> None:
     said = meant("listeners=PLAINTEXT://:9092")
-    assert said.advertised is not None
-    assert said.advertised.host not in {"", "0.0.0.0"}
+    (listener,) = planned(said.configs).clients
+    assert listener.told is not None
+    assert listener.told.host not in {"", "0.0.0.0"}
     assert said.notes[0].startswith("advertised.listeners does not name PLAINTEXT: clients are told to look at ")
 
 
@@ -116,19 +125,21 @@ def test_an_empty_text_asks_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("listeners=SASL_SSL://:9092", "line 1: listeners=SASL_SSL://:9092: listener SASL_SSL speaks SASL_SSL"),
-        ("listeners=IN://:1\nlistener.security.protocol.map=IN:SSL", "listener IN speaks SSL, and there is no"),
-        ("listeners=IN://:1\nlistener.security.protocol.map=EX:PLAINTEXT", "map does not name IN"),
-        (
-            "listeners=PLAINTEXT://:1,B://:2\nlistener.security.protocol.map=B:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "B are both",
-        ),
         ("listeners=9092", "'9092' is no listener; expected NAME://host:port"),
         ("listeners=PLAINTEXT://:99999", "with a port from 0 to 65535"),
         ("\nlog.dirs=/a,/b", "line 2: log.dirs=/a,/b: a node keeps everything in one directory"),
         ("log.dirs=/a\nmetadata.log.dir=/b", "everything is kept in one directory here"),
-        ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "no authentication"),
-        ("ssl.keystore.location=/x", "there is no authentication, authorisation or encryption yet"),
+        (
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "there are no access rules yet",
+        ),
+        ("ssl.client.auth=maybe", "line 1: ssl.client.auth must be one of required, requested, none, not 'maybe'"),
+        ("listener.name.x.num.partitions=1", "no setting of a listener has this name"),
+        (
+            "security.inter.broker.protocol=SSL",
+            "listener.security.protocol.map what that one speaks, as CONTROLLER:SSL",
+        ),
+        ("ssl.engine.factory.class=x", "a class of Java cannot run here"),
         ("zookeeper.connect=localhost:2181", "there is no ZooKeeper here: set process.roles=broker,controller"),
         ("create.topic.policy.class.name=x", "a class of Java cannot run here"),
         ("remote.log.storage.system.enable=true", "there is no remote storage"),

@@ -115,7 +115,30 @@ def test_a_node_shows_its_own_settings_and_which_can_change(image):
     assert entries["auto.create.topics.enable"].value == "true"
 
 
-@pytest.mark.parametrize("name", ["node.id", "listeners", "log.dirs", "broker.rack", "advertised.listeners"])
+def test_a_secret_is_kept_nowhere_and_shown_to_nobody(image):
+    own = "listener.name.outside.ssl.key.password"
+    node = NodeConfigs.checked(
+        NodeId(1), {"ssl.key.password": "hunter2", own: "hunter3", "ssl.client.auth": "required"}
+    )
+    assert "hunter" not in repr(node)
+    entries = described(image, NODE_1, node)
+    for name in ("ssl.key.password", own):
+        assert (entries[name].value, entries[name].is_sensitive, entries[name].synonyms) == (None, True, ())
+    assert (entries["ssl.client.auth"].value, entries["ssl.client.auth"].is_sensitive) == ("required", False)
+
+
+def test_settings_of_one_listener_are_those_of_all_under_another_name(image):
+    name = "listener.name.outside.oauthbearer.sasl.oauthbearer.expected.audience"
+    entries = described(image, NODE_1, NodeConfigs.checked(NodeId(1), {name: "a,b"}))
+    assert (entries[name].value, entries[name].is_read_only) == ("a,b", True)
+    for wrong in ("listener.name.outside.num.partitions", "listener.name.outside.plain.ssl.client.auth"):
+        with pytest.raises(Refusal, match="there is no broker setting"):
+            NodeConfigs.checked(NodeId(1), {wrong: "1"})
+    with pytest.raises(Refusal, match=r"listener\.name\.outside\.ssl\.client\.auth must be one of required"):
+        NodeConfigs.checked(NodeId(1), {"listener.name.outside.ssl.client.auth": "maybe"})
+
+
+@pytest.mark.parametrize("name", ["node.id", "log.dirs", "broker.rack"])
 def test_what_a_node_is_comes_from_its_flags(name):
     with pytest.raises(Refusal, match="is not a setting here; use --"):
         NodeConfigs.checked(NodeId(1), {name: "3"})

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.membership.identity import Origin, WrongIdentity
 from headrace.broker.membership.local_node import NODES
-from headrace.client.connections.connection import Connection
 from headrace.client.errors import ClientError
 from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NodeId, TopicId
@@ -27,17 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.broker.membership.address_book import AddressBook
+    from headrace.broker.membership.dialing import Dialer
     from headrace.broker.membership.identity import Identity
     from headrace.broker.membership.local_node import LocalNode
     from headrace.broker.metadata.quorum import Quorum
-    from headrace.runtime.world import World
+    from headrace.runtime.clock import Clock
     from headrace.wire.api import Message
 
 Answer = TypeVar("Answer", bound="Message")
 
 log = logging.getLogger(__name__)
 
-CONNECT_S: Final = 1.0
 ANSWER_S: Final = 5.0  # the controller may have to be elected first
 RETRY_S: Final = 0.2
 TELL_S: Final = 1.0  # one that is down need not be told at once when it is back
@@ -47,13 +46,20 @@ PATIENCE_S: Final = 30.0  # an election, and the session of this node's last lif
 
 class Joining:
     def __init__(
-        self, local: LocalNode, addresses: AddressBook, quorum: Quorum, world: World, ways_in: Sequence[Address]
+        self,
+        local: LocalNode,
+        addresses: AddressBook,
+        quorum: Quorum,
+        clock: Clock,
+        dialer: Dialer,
+        ways_in: Sequence[Address],
     ) -> None:
         """`ways_in` are the nodes that an operator has named (`--join`)."""
         self._local = local
         self._addresses = addresses
         self._quorum = quorum
-        self._world = world
+        self._clock = clock
+        self._dialer = dialer
         self._ways_in = list(ways_in)
         self._not_let_in: Reason | None = None
         """Why, as it was heard last; whoever waits for a leader wants to know."""
@@ -276,13 +282,7 @@ class Joining:
         )
 
     async def _ask(self, address: Address, message: Message, answer: type[Answer]) -> Answer:
-        connection = await Connection.open(
-            self._world.network,
-            address,
-            client_id=f"node-{self._local.node_id}",
-            connect_timeout_s=CONNECT_S,
-            request_timeout_s=ANSWER_S,
-        )
+        connection = await self._dialer.open(address, request_timeout_s=ANSWER_S)
         try:
             if message.API_KEY not in connection.versions:
                 raise Refusal(
@@ -294,7 +294,7 @@ class Joining:
             connection.close()
 
     def _now_s(self) -> float:
-        return self._world.clock.monotonic_s()
+        return self._clock.monotonic_s()
 
 
 def _listed(missing: dict[NodeId, Address]) -> str:

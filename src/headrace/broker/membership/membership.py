@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.access.authentication.credentials import ScramUser, ScramVerifier
     from headrace.broker.membership.address_book import AddressBook
+    from headrace.broker.membership.dialing import Dialer
     from headrace.broker.membership.identity import Identity
     from headrace.broker.membership.local_node import LocalNode
     from headrace.broker.metadata.quorum import Quorum
@@ -90,9 +91,11 @@ class ClusterMembership:
             return Membership(tuple(Voter(node_id) for node_id in sorted(self._plan.voters)))
         return Membership()
 
-    async def enter(self, local: LocalNode, addresses: AddressBook, quorum: Quorum, tasks: TaskScope) -> None:
+    async def enter(
+        self, local: LocalNode, addresses: AddressBook, quorum: Quorum, dialer: Dialer, tasks: TaskScope
+    ) -> None:
         """Until it is known what the cluster has agreed on. Raises Refusal or WrongIdentity if it is the wrong one."""
-        joining = Joining(local, addresses, quorum, self._world, self._plan.join)
+        joining = Joining(local, addresses, quorum, self._world.clock, dialer, self._plan.join)
         found = await joining.find_cluster(self.identity)
         if found != self.identity:
             await self._remember(found)

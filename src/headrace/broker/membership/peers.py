@@ -17,9 +17,9 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from headrace.broker.membership.dialing import CONNECT_S
 from headrace.broker.membership.raft_messages import to_wire
-from headrace.client.connections.connection import Connection
-from headrace.client.errors import ClientError, ConnectionLost, NobodyListens
+from headrace.client.errors import AuthenticationFailed, ClientError, ConnectionLost, NobodyListens
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.tasks import TaskScope
 from headrace.wire.api import response_class
@@ -28,18 +28,19 @@ from headrace.wire.messages.greet import GreetRequest, GreetResponse
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headrace.broker.membership.dialing import Dialer
+    from headrace.client.connections.connection import Connection
     from headrace.metadata.image.incarnations import Incarnation
     from headrace.model.names import NodeId
     from headrace.raft.messages import OutboundMessage
+    from headrace.runtime.clock import Clock
     from headrace.runtime.network import Address
-    from headrace.runtime.world import World
     from headrace.wire.api import Message
 
 Answer = TypeVar("Answer", bound="Message")
 
 log = logging.getLogger(__name__)
 
-CONNECT_S: Final = 1.0  # within one rack it takes a millisecond; a node that is off answers never
 ANSWER_S: Final = 10.0
 UNSENT_MAX: Final = 64  # waiting for one node: more only tell what the next heartbeat tells anyway
 RETRY_FIRST_S: Final = 0.05  # a node that starts again is there within a second; then each try waits twice as long
@@ -58,17 +59,17 @@ class Addresses(Protocol):
 class Peers:
     def __init__(
         self,
-        node_id: NodeId,
+        dialer: Dialer,
         life: Incarnation,
-        world: World,
+        clock: Clock,
         addresses: Addresses,
         cluster_id: Callable[[], str],
         on_failure: Callable[..., None],
     ) -> None:
         """`life` is this node's; what it says to others is signed with it."""
-        self._node_id = node_id
+        self._dialer = dialer
         self.life = life
-        self._world = world
+        self._clock = clock
         self._addresses = addresses
         self.cluster_id = cluster_id
         self.on_gone: Callable[[NodeId], None] = lambda _: None
@@ -80,6 +81,8 @@ class Peers:
         self._senders: dict[NodeId, _MessageSender] = {}
         self._doubted_s: dict[NodeId, float] = {}
         self._looked_for: set[NodeId] = set()
+        self._not_let_in: set[NodeId] = set()
+        """Who does not know this node for one, or is not known for one: told once, until it is."""
         self.absent: set[NodeId] = set()
         """Where nobody listens, as the last attempt to reach them showed. Who has come back since may not have been
         tried again: `look_for_absent` does."""
@@ -145,7 +148,9 @@ class Peers:
                     await self._expect_it(node_id, opened)
             except (ClientError, Refusal) as trouble:
                 troubles.append(trouble)
+                self._tell_if_not_let_in(node_id, trouble)
             else:
+                self._not_let_in.discard(node_id)
                 self.absent.discard(node_id)
                 self._doubted_s.pop(node_id, None)
                 return opened
@@ -154,15 +159,13 @@ class Peers:
             self.on_gone(node_id)
         raise troubles[0]
 
+    def _tell_if_not_let_in(self, node_id: NodeId, trouble: ClientError | Refusal) -> None:
+        if isinstance(trouble, AuthenticationFailed) and node_id not in self._not_let_in:
+            self._not_let_in.add(node_id)
+            log.warning("node %d and this one do not know each other for nodes: %s", node_id, trouble)
+
     async def _open(self, node_id: NodeId, address: Address) -> Connection:
-        return await Connection.open(
-            self._world.network,
-            address,
-            client_id=f"node-{self._node_id}",
-            connect_timeout_s=CONNECT_S,
-            request_timeout_s=ANSWER_S,
-            on_broken=partial(self._broken, node_id),
-        )
+        return await self._dialer.open(address, request_timeout_s=ANSWER_S, on_broken=partial(self._broken, node_id))
 
     async def _expect_it(self, node_id: NodeId, connection: Connection) -> None:
         try:
@@ -223,7 +226,7 @@ class Peers:
 
     @property
     def now_s(self) -> float:
-        return self._world.clock.monotonic_s()
+        return self._clock.monotonic_s()
 
 
 class _MessageSender:

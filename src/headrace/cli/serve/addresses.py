@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from headrace.broker.listeners.exposure import complaint, exposed
+from headrace.broker.listeners.plans import UNSPECIFIED, ListenerPlans, is_findable
 from headrace.broker.membership.identity import IDENTITY_FILE, NEW_NODE_ID
 from headrace.model.names import NodeId
 
@@ -19,30 +22,29 @@ if TYPE_CHECKING:
     from headrace.servers.console.server import ConsoleServer
     from headrace.servers.kafka.server import KafkaServer
 
-EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104 - nobody is told to look there
+
+log = logging.getLogger("headrace")
 
 
 @dataclass(frozen=True)
 class ServeOptions:
     data_dir: Path
-    listen: Address
+    listeners: ListenerPlans
     http: Address | None
-    advertised: Address | None = None
     node_id: int | None = None
-    cluster_listen: Address | None = None
     voters: dict[NodeId, Address] = field(default_factory=dict)
     join: tuple[Address, ...] = ()
     rack: str | None = None
-    configs: dict[str, str] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=dict, repr=False)
+    """They may hold secrets."""
 
     def cluster_address(self, node_id: NodeId) -> Address | None:
         """Where this node listens for the others."""
-        return self.cluster_listen or self.voters.get(node_id)
+        return self.listeners.nodes_at or self.voters.get(node_id)
 
-    @property
-    def client_address(self) -> Address:
-        """Where clients are told to look for this node."""
-        return self.advertised or self.listen
+    def told_address(self, node_id: NodeId, bound: Address) -> Address:
+        """Where the others find it, if it listens at `bound`."""
+        return self.voters.get(node_id) or self.listeners.nodes_told or bound
 
 
 class CannotStart(Exception):
@@ -53,6 +55,7 @@ async def expect_addresses(options: ServeOptions) -> None:
     """Before anything is written: a first start that fails must not leave a cluster of its own behind."""
     addresses = _addresses_of(options)
     _expect_apart(addresses)
+    expect_guarded(options, addresses.get("--cluster-listen"))
     for option, address in addresses.items():
         await _expect_free(address, option)
 
@@ -60,10 +63,11 @@ async def expect_addresses(options: ServeOptions) -> None:
 def _addresses_of(options: ServeOptions) -> dict[str, Address]:
     """Where this node will listen, as far as that is known before its directory is opened. Raises CannotStart if it
     makes no sense there."""
-    addresses = {"--listen": options.listen}
+    first, *others = options.listeners.clients
+    addresses = {"--listen": first.at, **{f"the listener {it.name}": it.at for it in others}}
     if options.http is not None:
         addresses["--http"] = options.http
-    own = options.cluster_listen
+    own = options.listeners.nodes_at
     is_new = not os.path.exists(options.data_dir / IDENTITY_FILE)
     if is_new or options.node_id is not None:  # otherwise the directory says who this node is
         node_id = NEW_NODE_ID if options.node_id is None else NodeId(options.node_id)
@@ -77,6 +81,15 @@ def _addresses_of(options: ServeOptions) -> dict[str, Address]:
     return addresses
 
 
+def expect_guarded(options: ServeOptions, nodes_at: Address | None) -> None:
+    """Nothing is open to others by accident. Where nodes come in may hang on whose the data directory is."""
+    found = exposed(options.listeners, nodes_at, options.http)
+    if found and not options.listeners.is_insecure:
+        raise CannotStart(complaint(found))
+    for listener in found:
+        log.warning("open to others, as was asked for: %s", listener)
+
+
 def expect_founder(options: ServeOptions, node_id: NodeId) -> None:
     if options.voters and node_id not in options.voters:
         raise CannotStart(
@@ -87,22 +100,23 @@ def expect_founder(options: ServeOptions, node_id: NodeId) -> None:
 
 def expect_to_be_found(options: ServeOptions, node_id: NodeId, own: Address) -> None:
     """By other nodes, and by the clients that they send here."""
-    told = options.voters.get(node_id, own)
-    if told.host in EVERYWHERE:
+    told = options.told_address(node_id, own)
+    if told.host in UNSPECIFIED:
         raise CannotStart(
             f"other nodes cannot find this one at {told}: give --cluster-listen an address of this machine that they "
             "can reach"
         )
-    clients = options.client_address
-    if not clients.port or clients.host in EVERYWHERE:
-        raise CannotStart(
-            f"other nodes tell clients where this one is, and nobody finds it at {clients}: add --advertise"
-        )
+    for listener in options.listeners.clients:
+        if not is_findable(listener.advertised):
+            raise CannotStart(
+                f"other nodes tell clients where this one is, and nobody finds it at {listener.advertised}: add "
+                "--advertise"
+            )
 
 
 def _expect_apart(addresses: dict[str, Address]) -> None:
     for (option, one), (other_option, other) in combinations(addresses.items(), 2):
-        is_shared = one.host == other.host or not EVERYWHERE.isdisjoint((one.host, other.host))
+        is_shared = one.host == other.host or not UNSPECIFIED.isdisjoint((one.host, other.host))
         if one.port and one.port == other.port and is_shared:
             raise CannotStart(
                 f"{option} and {other_option} are both {other}: clients, other nodes (--cluster-listen, or this node's "
@@ -120,13 +134,6 @@ async def _expect_free(address: Address, option: str) -> None:
     except OSError as error:
         raise _cannot_listen(address, option, error) from error
     taken.close()
-
-
-def listener_configs(options: ServeOptions) -> dict[str, str]:
-    address = options.client_address
-    is_known = address.port and address.host not in EVERYWHERE  # else clients are told the address that they dialled
-    advertised = {"advertised.listeners": f"PLAINTEXT://{address}"} if is_known else {}
-    return {"listeners": f"PLAINTEXT://{options.listen}", **advertised}
 
 
 async def listen(server: KafkaServer | ConsoleServer, address: Address, option: str) -> Address:

@@ -12,6 +12,7 @@ from headrace.cli.terminal.options import HELP, pair
 from headrace.model.names import NODE_ID_MAX
 
 if TYPE_CHECKING:
+    from headrace.broker.listeners.plans import ListenerPlans, ToldPlaces
     from headrace.cli.serve.server_properties import ServerProperties
     from headrace.model.names import NodeId
     from headrace.runtime.network import Address
@@ -31,12 +32,11 @@ OFF = "off"
 )
 @click.option(
     "--listen",
-    default="127.0.0.1:9092",
     envvar="HEADRACE_LISTEN",
-    metavar="HOST:PORT",
-    show_default=True,
+    metavar="[NAME://]HOST:PORT,…",
     show_envvar=True,
-    help="For Kafka clients.",
+    help="For Kafka clients: where the first listener of the settings is, or all of them with their names. Default: as "
+    "`listeners` says, else 127.0.0.1:9092.",
 )
 @click.option(
     "--http",
@@ -50,7 +50,7 @@ OFF = "off"
 @click.option(
     "--advertise",
     envvar="HEADRACE_ADVERTISE",
-    metavar="HOST:PORT",
+    metavar="[NAME://]HOST:PORT,…",
     show_envvar=True,
     help="The address that clients are told to use. Default: the one they dialled.",
 )
@@ -106,6 +106,14 @@ OFF = "off"
     help="One setting, under Kafka's name. Repeatable.",
 )
 @click.option(
+    "--insecure",
+    is_flag=True,
+    envvar="HEADRACE_INSECURE",
+    show_envvar=True,
+    help="Listen also where others reach this node without saying who they are. Without it, such a listener has to be "
+    "on loopback.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
@@ -125,7 +133,7 @@ OFF = "off"
 )
 def command(
     data_dir: Path,
-    listen: str,
+    listen: str | None,
     http: str,
     advertise: str | None,
     node_id: int | None,
@@ -135,6 +143,7 @@ def command(
     rack: str | None,
     config: Path | None,
     settings: tuple[tuple[str, str], ...],
+    insecure: bool,
     log_level: str,
     log_format: str,
 ) -> int:
@@ -142,6 +151,7 @@ def command(
 
     When it is ready it prints one line with its addresses. Port 0 takes any that is free.
     """
+    from headrace.broker.listeners.plans import ToldPlaces
     from headrace.cli.serve.addresses import CannotStart, ServeOptions
     from headrace.cli.serve.logs import configure_logging
     from headrace.cli.serve.node_process import log, serve
@@ -150,19 +160,19 @@ def command(
     if voters and join:
         raise click.UsageError("--voters founds a cluster, --join enters one that exists: give one of them")
     said = _said_by(config)
+    configs = said.configs | dict(settings) | ({"headrace.insecure": "true"} if insecure else {})
+    told = ToldPlaces(listen or "", advertise or "", cluster_listen or "")
     options = ServeOptions(
         data_dir=(_is_left_open("data_dir") and said.data_dir) or data_dir,
-        listen=(_is_left_open("listen") and said.listen) or _address(listen, "--listen"),
+        listeners=_listeners(configs, told, config, said),
         http=None if http == OFF else _address(http, "--http"),
-        advertised=said.advertised if advertise is None else _address(advertise, "--advertise"),
         node_id=said.node_id if node_id is None else node_id,
-        cluster_listen=said.cluster_listen if cluster_listen is None else _address(cluster_listen, "--cluster-listen"),
         voters=_voters(voters) if voters else {} if join else said.voters,
         join=_addresses(join, "--join") if join else () if voters else said.join,
         rack=said.rack if rack is None else rack,
-        configs=said.configs | dict(settings),
+        configs=configs,
     )
-    if options.join and options.cluster_listen is None:
+    if options.join and options.listeners.nodes_at is None:
         raise click.UsageError("a node that enters a cluster is found by the others there: add --cluster-listen")
     configure_logging(log_level, log_format)
     for note in said.notes:
@@ -171,6 +181,20 @@ def command(
         return serve(options)
     except CannotStart as reason:
         raise Complaint(f"the node cannot start: {reason}") from reason
+
+
+def _listeners(configs: dict[str, str], told: ToldPlaces, path: Path | None, said: ServerProperties) -> ListenerPlans:
+    from headrace.broker.listeners.plans import UnusableListeners, planned
+    from headrace.cli.terminal.complaints import USAGE, Complaint
+
+    try:
+        return planned(configs, told)
+    except UnusableListeners as wrong:
+        if wrong.setting.startswith("--"):
+            raise click.BadParameter(wrong.why, param_hint=wrong.setting) from wrong
+        line = said.lines.get(wrong.setting) if configs.get(wrong.setting) == said.configs.get(wrong.setting) else None
+        place = "" if line is None else f"{path}, line {line}: "
+        raise Complaint(f"{place}{wrong}", exit_code=USAGE) from wrong
 
 
 def _is_left_open(option: str) -> bool:

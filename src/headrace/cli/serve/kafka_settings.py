@@ -8,19 +8,27 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_NO_SECURITY: Final = (
-    "there is no authentication, authorisation or encryption yet: take it out, and listen on loopback or on a network "
-    "that you trust"
+_NO_ACCESS_RULES: Final = "there are no access rules yet: take it out, and let in only whom you trust with everything"
+_NODES_MEET: Final = (
+    "nodes meet at the listener that controller.listener.names names: take this out, and say in "
+    "listener.security.protocol.map what that one speaks, as CONTROLLER:SSL"
 )
 _NO_PLUGIN: Final = "a class of Java cannot run here, and without it the node would allow what it forbids: take it out"
 
 CANNOT_BE_KEPT: Final = (
     (r"zookeeper\..*", "there is no ZooKeeper here: set process.roles=broker,controller, and node.id in place of it"),
-    (r"authorizer\.class\.name|super\.users", _NO_SECURITY),
-    (r"(sasl|ssl|delegation\.token|security|listener\.name)\..*|principal\.builder\.class", _NO_SECURITY),
-    (r"connections\.max\.reauth\.ms|connection\.failed\.authentication\.delay\.ms", _NO_SECURITY),
+    (r"authorizer\.class\.name|super\.users", _NO_ACCESS_RULES),
+    (r"security\.inter\.broker\.protocol", _NODES_MEET),
+    (r"delegation\.token\..*", "there are no delegation tokens: take it out"),
+    (r"(listener\.name\..*)?(sasl\..*(callback\.handler|login)\.class|ssl\.engine\.factory\.class)", _NO_PLUGIN),
+    (r"principal\.builder\.class|security\.providers", _NO_PLUGIN),
+    (r"(listener\.name\..*)?ssl\.allow\..*", "a certificate that has changed is taken as it is: take it out"),
+    (r"listener\.name\..*", "no setting of a listener has this name; docs/settings.md lists them"),
     (r"(create\.topic|alter\.config)\.policy\.class\.name|client\.quota\.callback\.class", _NO_PLUGIN),
-    (r"config\.providers(\..*)?", "values are taken as they stand here: write them into the file, or give them by -X"),
+    (
+        r"config\.providers(\..*)?",
+        "take it out: settings of listeners may say ${env:NAME} and ${file:/path} without it",
+    ),
     (
         r"remote\.log\.storage\.system\.enable",
         "there is no remote storage: take it out, and plan disks for all that is kept",
@@ -75,7 +83,10 @@ WITHOUT_MEANING: Final = (
     (r"controlled\.shutdown\..*", "a node that stops always lets others lead first"),
     (r"unclean\.leader\.election\.interval\.ms", "such an election is held as soon as it is allowed"),
     (r"unstable\..*", "there are no unstable versions"),
-    (r"security\.inter\.broker\.protocol", "nodes speak plainly to each other"),
+    (r"security\.inter\.broker\.protocol", "nodes speak as listener.security.protocol.map says of their listener"),
+    (r"sasl\.mechanism\.(inter\.broker|controller)\.protocol", "nodes log in by SCRAM-SHA-512, if they have a secret"),
+    (r"sasl\.(kerberos|login|server|oauthbearer)\..*", "nothing here needs it"),
+    (r"ssl\..*|security\..*", "OpenSSL chooses"),
     (r"allow\.everyone\.if\.no\.acl\.found", "there are no access rules, so everyone may"),
     (r"producer\.id\.expiration\.check\.interval\.ms|max\.(connection\.creation\.rate|request\.partition\.size\.limit)",
      _OF_ITS_OWN),

@@ -11,20 +11,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace import __version__
+from headrace.broker.access.users import ClusterUsers
 from headrace.broker.build import NodePlan, build
 from headrace.broker.failure import DisplacedNode, Failure
 from headrace.broker.health import Health
+from headrace.broker.listeners.opening import Doors
 from headrace.broker.membership.identity import WrongIdentity
-from headrace.broker.membership.local_node import CLIENTS, NODES
+from headrace.broker.membership.local_node import NODES
 from headrace.broker.membership.membership import MembershipPlan
 from headrace.cli.serve.addresses import (
     CannotStart,
     ServeOptions,
     expect_addresses,
     expect_founder,
+    expect_guarded,
     expect_to_be_found,
     listen,
-    listener_configs,
 )
 from headrace.cli.serve.first_users import first_users_of
 from headrace.cli.terminal.stop_signals import stop_signal
@@ -39,6 +41,7 @@ from headrace.runtime.memory_trim import MemoryTrim
 from headrace.runtime.network import SystemNetwork
 from headrace.runtime.stall_watch import StallWatch
 from headrace.runtime.threads import SystemThreads
+from headrace.runtime.tls.settings import UnusableTls
 from headrace.runtime.world import World
 from headrace.servers.console.server import ConsoleServer
 from headrace.servers.kafka.build import kafka_server
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.broker.node import Node
+    from headrace.runtime.network import Address
     from headrace.servers.kafka.server import KafkaServer
 
 log = logging.getLogger("headrace")
@@ -99,9 +103,11 @@ def _shared_out(files_max: int) -> tuple[int, int]:
 
 async def _run(options: ServeOptions, files_max: int) -> int:
     await expect_addresses(options)
+    entropy = SystemEntropy()
+    doors = _doors(options, entropy)
     disk = _claimed(options.data_dir)
     threads, stalls, memory = SystemThreads(), StallWatch(log.warning), MemoryTrim()
-    world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
+    world = World(SystemClock(), disk, entropy, SystemNetwork(), threads)
     open_files, connections_max = _shared_out(files_max)
     plan = NodePlan(
         MembershipPlan(
@@ -112,26 +118,28 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         ),
         options.configs,
         options.rack,
-        listener_configs(options),
+        options.listeners.described(),
         open_files,
         InProcess(disk.location),
         stalls.stood_still_s,
+        knows_its_clients=options.listeners.knows_its_clients,
+        proof=doors.proof,
     )
     health = Health(Failure())
-    cluster_listener = _ClusterListener(options)
-    console = ConsoleServer(world, health)
+    cluster_listener = _ClusterListener(options, doors)
+    console = ConsoleServer(world, health, doors.http)
     keeping: asyncio.Task[None] | None = None
     stalls.start()
     memory.start()
     try:
         # First up and last down: whoever watches the node hears from it while it recovers and while it stops.
-        http = "" if options.http is None else f" http://{await listen(console, options.http, '--http')}"
+        http = await _open_console(console, options.http, "http" if doors.http is None else "https")
         node = await build(world, plan, health)
         console.show(node)
         long_lived = LongLived(lambda: node.store.open_count, lambda: node.quorum.applied_end)
         keeping = asyncio.create_task(long_lived.run())
         await node.start(partial(cluster_listener.open, node))
-        return await _serve(node, options, http, long_lived, connections_max=connections_max)
+        return await _serve(_ClientListeners(node, options, doors, connections_max), options, http, long_lived)
     except (WrongIdentity, DisplacedNode, DamagedLog, DiskFailure) as error:
         raise CannotStart(str(error)) from error
     except Refusal as refusal:
@@ -147,11 +155,24 @@ async def _run(options: ServeOptions, files_max: int) -> int:
         disk.close()
 
 
+def _doors(options: ServeOptions, entropy: SystemEntropy) -> Doors:
+    """Raises CannotStart for keys and certificates that cannot be used."""
+    try:
+        return Doors(options.listeners, entropy)
+    except UnusableTls as wrong:
+        raise CannotStart(str(wrong)) from wrong
+
+
+async def _open_console(console: ConsoleServer, address: Address | None, scheme: str) -> str:
+    return "" if address is None else f" {scheme}://{await listen(console, address, '--http')}"
+
+
 class _ClusterListener:
     """Where the nodes of a cluster meet: a listener of its own, open before this node can serve anybody."""
 
-    def __init__(self, options: ServeOptions) -> None:
+    def __init__(self, options: ServeOptions, doors: Doors) -> None:
         self._options = options
+        self._doors = doors
         self._server: KafkaServer | None = None
 
     async def open(self, node: Node) -> list[Endpoint]:
@@ -164,27 +185,50 @@ class _ClusterListener:
                 return []
             raise CannotStart(f"node {node_id} is part of a cluster: say with --cluster-listen where others find it")
         expect_to_be_found(options, node_id, own)
-        self._server = kafka_server(node, is_for_nodes=True)
+        expect_guarded(options, own)
+        self._server = kafka_server(node, access=self._doors.nodes, is_for_nodes=True)
         bound = await listen(self._server, own, "--cluster-listen")
-        return [Endpoint(NODES, *options.voters.get(node_id, bound)), Endpoint(CLIENTS, *options.client_address)]
+        clients = [Endpoint(it.name, *it.advertised) for it in options.listeners.clients]
+        return [Endpoint(NODES, *options.told_address(node_id, bound)), *clients]
 
     async def close(self) -> None:
         if self._server is not None:
             await self._server.stop()
 
 
-async def _serve(node: Node, options: ServeOptions, http: str, long_lived: LongLived, *, connections_max: int) -> int:
-    stop = stop_signal()
-    kafka = kafka_server(node, options.advertised, connections_max=connections_max)
+class _ClientListeners:
+    """Where clients come in: a listener for each way to be known."""
+
+    def __init__(self, node: Node, options: ServeOptions, doors: Doors, connections_max: int) -> None:
+        self.node = node
+        self._plans = options.listeners.clients
+        users = ClusterUsers(node.view, node.world.entropy)
+        share = max(1, connections_max // len(self._plans))  # of what the system can bear
+        self._servers = [
+            kafka_server(node, plan.told, access=doors.access(plan, users), connections_max=share)
+            for plan in self._plans
+        ]
+
+    async def open(self) -> list[Address]:
+        return [
+            await listen(server, plan.at, "--listen") for plan, server in zip(self._plans, self._servers, strict=True)
+        ]
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(server.stop() for server in self._servers))
+
+
+async def _serve(listeners: _ClientListeners, options: ServeOptions, http: str, long_lived: LongLived) -> int:
+    stop, node = stop_signal(), listeners.node
     try:
-        address = await listen(kafka, options.listen, "--listen")
+        first, *others = await listeners.open()
         _log_form()
         long_lived.freeze_all()
-        _announce(node, f"kafka://{address}{http}", options)
+        _announce(node, f"kafka://{first}{http}", options, others)
         await _first_of(stop, node.failed)
     finally:
         await node.leave()
-        await kafka.stop()
+        await listeners.stop()
         is_clean = await _stop_in_time(node)
     if node.failed.done():
         print(f"headrace: stopped because {node.failed.result()}", file=sys.stderr)
@@ -212,10 +256,12 @@ async def _first_of(*futures: asyncio.Future[Any]) -> None:
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _announce(node: Node, addresses: str, options: ServeOptions) -> None:
+def _announce(node: Node, addresses: str, options: ServeOptions, others: list[Address]) -> None:
     """The one line that says where to find the node, for people and for scripts that wait for it."""
+    names = [it.name for it in options.listeners.clients[1:]]
+    more = "".join(f" {name}://{at}" for name, at in zip(names, others, strict=True))
     print(
-        f"headrace {__version__} node {node.node_id} is ready: {addresses} data={options.data_dir}",
+        f"headrace {__version__} node {node.node_id} is ready: {addresses} data={options.data_dir}{more}",
         flush=True,
     )
 

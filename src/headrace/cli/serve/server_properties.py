@@ -7,15 +7,17 @@ or cannot be kept, is refused: who asks for passwords must not get a node withou
 
 from __future__ import annotations
 
-import re
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from headrace.broker.listeners.places import EVERYWHERE, Place, UnusableListeners, places_of
+from headrace.broker.membership.local_node import NODES
 from headrace.cli.serve.java_properties import NotProperties, read_properties
 from headrace.cli.serve.kafka_settings import reason_against, reason_without
 from headrace.client.connections.view import parse_address
+from headrace.metadata.configs.listener_configs import own_config_key
 from headrace.metadata.configs.node_configs import IDENTITY_CONFIGS, NODE_CONFIGS
 from headrace.model.errors import Refusal
 from headrace.model.names import NODE_ID_MAX, NodeId
@@ -24,12 +26,11 @@ from headrace.runtime.network import Address
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - what an empty host stands for in Kafka's listeners
-PLAINTEXT = "PLAINTEXT"
-_LISTENER = re.compile(r"([A-Za-z0-9._-]+)://(\[[^\]]*\]|[^:/]*):(-?\d+)")
+    from headrace.metadata.configs.config_keys import ConfigKey
+
 _OF_THE_PLACE = {
     *(key.name for key in IDENTITY_CONFIGS),
-    *("broker.id", "log.dir", "process.roles", "controller.listener.names", "listener.security.protocol.map"),
+    *("broker.id", "log.dir", "process.roles"),
     *("controller.quorum.voters", "controller.quorum.bootstrap.servers", "controller.quorum.auto.join.enable"),
 }
 _THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
@@ -39,24 +40,19 @@ class UnusableProperties(ValueError):
     """The file asks for what a node here cannot do. The text says where, and what to do."""
 
 
-class Listener(NamedTuple):
-    name: str
-    at: Address
-
-
 @dataclass(frozen=True, slots=True)
 class ServerProperties:
     """What the file says. None, or nothing, where it does not."""
 
     node_id: int | None = None
     data_dir: Path | None = None
-    listen: Address | None = None
-    advertised: Address | None = None
-    cluster_listen: Address | None = None
     voters: dict[NodeId, Address] = field(default_factory=dict)
     join: tuple[Address, ...] = ()
     rack: str | None = None
-    configs: dict[str, str] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=dict, repr=False)
+    """They may hold secrets."""
+    lines: dict[str, int] = field(default_factory=dict)
+    """Where each setting stands."""
     notes: tuple[str, ...] = ()
 
 
@@ -79,18 +75,16 @@ class _Reading:
         configs = dict(self._settings())
         node_id = self._node_id()
         nodes, clients = self._listeners()
-        told = self._told(clients)
+        configs |= self._told(clients)
         voters, join = self._others(node_id, nodes)
         return ServerProperties(
             node_id=node_id,
             data_dir=self._data_dir(),
-            listen=None if clients is None else clients.at,
-            advertised=told,
-            cluster_listen=None if nodes is None else nodes.at,
             voters=voters,
             join=join,
             rack=self._texts.get("broker.rack") or None,
             configs=configs,
+            lines=dict(self._lines),
             notes=tuple(self._notes),
         )
 
@@ -100,9 +94,11 @@ class _Reading:
         for name, text in self._texts.items():
             if name in _OF_THE_PLACE:
                 continue
-            if name in NODE_CONFIGS:
-                self._check(name, text)
-                yield name, text
+            key = NODE_CONFIGS.get(name) or own_config_key(name)
+            if key is not None:
+                self._check(key, text)
+                if text:  # an empty text asks for nothing
+                    yield name, text
             elif (why := reason_against(name, text)) and not self._is_log_dir(name):
                 raise self._wrong(name, why)
             else:
@@ -115,11 +111,11 @@ class _Reading:
             self._texts.get("log.dir"),
         }
 
-    def _check(self, name: str, text: str) -> None:
+    def _check(self, key: ConfigKey, text: str) -> None:
         try:
-            NODE_CONFIGS[name].parse(text)
+            key.parse(text)
         except Refusal as refusal:
-            raise UnusableProperties(f"line {self._lines[name]}: {refusal.message}") from refusal
+            raise UnusableProperties(f"line {self._lines[key.name]}: {refusal.message}") from refusal
 
     # ---- the node's place
 
@@ -142,68 +138,36 @@ class _Reading:
             raise self._wrong(name, f"{why} for each disk")
         return Path(directories[0]) if directories else None
 
-    def _listeners(self) -> tuple[Listener | None, Listener | None]:
+    def _listeners(self) -> tuple[Place | None, list[Place]]:
         """Where other nodes come in, and where clients do."""
-        found = [self._listener("listeners", text) for text in self._several("listeners")]
-        for listener in found:
-            self._expect_plain(listener)
-        own = set(self._several("controller.listener.names")[:1])
-        nodes = [listener for listener in found if listener.name in own]
-        clients = [listener for listener in found if listener.name not in own]
-        if len(clients) > 1:
-            names = " and ".join(listener.name for listener in clients)
-            raise self._wrong("listeners", f"{names} are both for clients, and a node has one such listener: name one")
-        return (nodes[0] if nodes else None), (clients[0] if clients else None)
+        found = self._places("listeners")
+        own = [name.upper() for name in self._several("controller.listener.names")] or [NODES]
+        nodes = [place for place in found if place.name in own]
+        return (nodes[0] if nodes else None), [place for place in found if place.name not in own]
 
-    def _listener(self, setting: str, text: str) -> Listener:
-        parts = _LISTENER.fullmatch(text)
-        if parts is None:
-            raise self._wrong(setting, f"{text!r} is no listener; expected NAME://host:port")
-        name, host, port = parts.groups()
+    def _places(self, setting: str) -> list[Place]:
         try:
-            return Listener(name.upper(), parse_address(f"{host or EVERYWHERE}:{port}", port_min=0))
-        except ValueError as wrong:
-            raise self._wrong(setting, str(wrong)) from wrong
+            return places_of(self._texts.get(setting, ""), setting)
+        except UnusableListeners as wrong:
+            raise self._wrong(setting, wrong.why) from wrong
 
-    def _expect_plain(self, listener: Listener) -> None:
-        setting = "listener.security.protocol.map"
-        protocols = dict(self._pair(setting, text) for text in self._several(setting))
-        protocol = protocols.get(listener.name, listener.name if setting not in self._texts else "")
-        if setting not in self._texts and listener.name in self._several("controller.listener.names"):
-            protocol = PLAINTEXT  # Kafka takes that for controllers, where the map says nothing
-        if protocol != PLAINTEXT:
-            said = (
-                f"listener {listener.name} speaks {protocol}"
-                if protocol
-                else f"{setting} does not name {listener.name}"
-            )
-            raise self._wrong("listeners", f"{said}, and there is no authentication or encryption yet: use {PLAINTEXT}")
-
-    def _pair(self, setting: str, text: str) -> tuple[str, str]:
-        name, colon, protocol = text.partition(":")
-        if not colon:
-            raise self._wrong(setting, f"{text!r} is no pair; expected NAME:PROTOCOL")
-        return name.strip().upper(), protocol.strip().upper()
-
-    def _told(self, clients: Listener | None) -> Address | None:
+    def _told(self, clients: list[Place]) -> dict[str, str]:
         """Where clients are told to look. Without a word on it Kafka tells them this machine's name."""
-        found = {listener.name: listener.at for listener in self._advertised()}
-        if clients is None:
-            return None
-        if clients.name in found:
-            return found[clients.name]
-        if clients.at.host != EVERYWHERE:
-            return clients.at
-        told = Address(socket.getfqdn(), clients.at.port)
-        self._notes.append(f"advertised.listeners does not name {clients.name}: clients are told to look at {told}")
-        return told
-
-    def _advertised(self) -> list[Listener]:
-        return [self._listener("advertised.listeners", text) for text in self._several("advertised.listeners")]
+        setting = "advertised.listeners"
+        told = self._places(setting)
+        untold = [
+            place for place in clients if place.at.host == EVERYWHERE and place.name not in {it.name for it in told}
+        ]
+        if not untold:
+            return {}
+        here = [Place(place.name, Address(socket.getfqdn(), place.at.port)) for place in untold]
+        for place in here:
+            self._notes.append(f"{setting} does not name {place.name}: clients are told to look at {place.at}")
+        return {setting: ",".join(f"{place.name}://{place.at}" for place in (*told, *here))}
 
     # ---- the other nodes
 
-    def _others(self, node_id: int | None, nodes: Listener | None) -> tuple[dict[NodeId, Address], tuple[Address, ...]]:
+    def _others(self, node_id: int | None, nodes: Place | None) -> tuple[dict[NodeId, Address], tuple[Address, ...]]:
         """Whom it founds a cluster with, or where it enters one."""
         roles = set(self._several("process.roles"))
         if roles == {"controller"}:
@@ -223,7 +187,7 @@ class _Reading:
         return self._dynamic(node_id, nodes, known)
 
     def _dynamic(
-        self, node_id: int | None, nodes: Listener | None, known: tuple[Address, ...]
+        self, node_id: int | None, nodes: Place | None, known: tuple[Address, ...]
     ) -> tuple[dict[NodeId, Address], tuple[Address, ...]]:
         """Kafka is told who founds the cluster when its directory is formatted; here the file has to say it."""
         own = [address for address in known if nodes is not None and self._is_own(address, nodes)]
@@ -234,8 +198,8 @@ class _Reading:
             raise self._wrong("controller.quorum.bootstrap.servers", f"{why} in place of it")
         return {NodeId(1 if node_id is None else node_id): own[0]}, ()
 
-    def _is_own(self, address: Address, nodes: Listener) -> bool:
-        told = [listener.at for listener in self._advertised() if listener.name == nodes.name]
+    def _is_own(self, address: Address, nodes: Place) -> bool:
+        told = [place.at for place in self._places("advertised.listeners") if place.name == nodes.name]
         if address in {nodes.at, *told}:
             return True
         here = {*_THIS_MACHINE, socket.gethostname(), socket.getfqdn()}

@@ -34,6 +34,7 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 class ConfigSource(IntEnum):
@@ -124,11 +125,17 @@ class ConfigKey:
     def is_list(self) -> bool:
         return self.type is ConfigType.LIST
 
+    @property
+    def is_secret(self) -> bool:
+        """Nobody is ever shown it."""
+        return self.type is ConfigType.PASSWORD
+
     def parse(self, text: str) -> ConfigValue:
         """The value that `text` stands for; raises Refusal(INVALID_CONFIG) that says what is allowed."""
         value = _parsed(self.type, text)
         if value is None or len(text) > CONFIG_TEXT_MAX or not self._is_allowed(value):
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"{self.name} must be {self.expectation}, not {_shown(text)}")
+            shown = "that" if self.is_secret else _shown(text)
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"{self.name} must be {self.expectation}, not {shown}")
         return value
 
     def _is_allowed(self, value: ConfigValue) -> bool:
@@ -155,7 +162,9 @@ class ConfigKey:
             case ConfigType.BOOLEAN:
                 return "'true' or 'false'"
             case ConfigType.STRING:
-                return f"one of {', '.join(self.allowed)}" if self.allowed else "a text"
+                return f"one of {', '.join(it or 'nothing' for it in self.allowed)}" if self.allowed else "a text"
+            case ConfigType.PASSWORD:
+                return "a text"
             case ConfigType.LIST:
                 what = f"the values {', '.join(self.allowed)}" if self.allowed else self.element_words or "values"
                 return f"a comma-separated list of {what}, each at most once"
@@ -174,7 +183,7 @@ def _parsed(kind: ConfigType, text: str) -> ConfigValue:
     match kind:
         case ConfigType.BOOLEAN:
             return {"true": True, "false": False}.get(text.lower())
-        case ConfigType.STRING:
+        case ConfigType.STRING | ConfigType.PASSWORD:
             return text
         case ConfigType.LIST:
             return split_list(text)

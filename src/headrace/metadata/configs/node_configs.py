@@ -9,23 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.metadata.configs.config_keys import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Synonym
+from headrace.metadata.configs.listener_configs import LISTENER_CONFIGS, own_config_key
 from headrace.metadata.configs.topic_configs import DAY_MS, MINUTE_MS, TOPIC_CONFIGS, KiB, MiB
 from headrace.metadata.liveness import SESSION_MS
 from headrace.model.errors import ErrorCode, Refusal
 
 IDENTITY_CONFIGS = (
-    ConfigKey("advertised.listeners", ConfigType.LIST, None, "The addresses that clients are told to use."),
     ConfigKey("broker.rack", ConfigType.STRING, None, "Where the node stands; replicas are kept on different racks."),
-    ConfigKey("listeners", ConfigType.LIST, None, "The addresses that the node listens on."),
     ConfigKey("log.dirs", ConfigType.LIST, None, "The directory that holds everything the node stores."),
     ConfigKey("node.id", ConfigType.INT, None, "The node's number in the cluster.", low=0),
 )
 """What a node is rather than how it behaves: it is told by flags, and shown here because tools look for it."""
 
 IDENTITY_FLAGS = {
-    "advertised.listeners": "--advertise",
     "broker.rack": "--rack",
-    "listeners": "--listen",
     "log.dirs": "--data-dir",
     "node.id": "--node-id",
 }
@@ -512,6 +509,7 @@ NODE_CONFIGS: dict[str, ConfigKey] = {
         (
             *(replace(key, is_dynamic=False) for key in IDENTITY_CONFIGS),
             *BEHAVIOUR_CONFIGS,
+            *LISTENER_CONFIGS.values(),
             *_topic_defaults(),
         ),
         key=lambda key: key.name,
@@ -521,7 +519,7 @@ NODE_CONFIGS: dict[str, ConfigKey] = {
 
 
 def node_config_key(name: str) -> ConfigKey:
-    key = NODE_CONFIGS.get(name)
+    key = NODE_CONFIGS.get(name) or own_config_key(name)
     if key is None:
         raise Refusal(
             ErrorCode.INVALID_CONFIG,

@@ -20,6 +20,7 @@ from headrace.metadata.configs.config_keys import (
 )
 from headrace.metadata.configs.group_configs import GROUP_CONFIGS, GroupTimes, check_group_name, group_times
 from headrace.metadata.configs.internal_topics import check_fit_for_coordinators
+from headrace.metadata.configs.listener_configs import own_config_key
 from headrace.metadata.configs.node_configs import IDENTITY_FLAGS, NODE_CONFIGS, node_config_key
 from headrace.metadata.configs.settings import (
     NodeSettings,
@@ -37,6 +38,7 @@ from headrace.model.names import NodeId, topic_name_problem
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+HIDDEN = "[hidden]"  # what Kafka shows instead of a secret
 REMEMBERED_SETTINGS_MAX = 4_096  # different combinations of settings, not topics; about 1 KiB each
 REMEMBERED_DESCRIPTIONS_MAX = 64  # a thousand topics in one request mostly share one; about 20 KiB each
 
@@ -55,7 +57,8 @@ class NodeConfigs:
             if name in IDENTITY_FLAGS:
                 raise Refusal(ErrorCode.INVALID_CONFIG, f"{name} is not a setting here; use {IDENTITY_FLAGS[name]}")
             node_config_key(name).parse(static[name])
-        configs = cls(node_id, Map(static))
+        # A secret is for whoever opens the listeners, and goes no further: what is kept here may be shown.
+        configs = cls(node_id, Map({it: HIDDEN if node_config_key(it).is_secret else static[it] for it in static}))
         check_topic_settings(ConfigLayers(NO_CONFIGS, NO_CONFIGS, NO_CONFIGS, configs.static))
         return configs
 
@@ -92,7 +95,7 @@ class ConfigEntry:
     is_read_only: bool
     documentation: str
     synonyms: tuple[ConfigSynonym, ...]
-    is_sensitive: bool = False  # no setting holds a secret
+    is_sensitive: bool = False
 
     @property
     def is_default(self) -> bool:
@@ -238,7 +241,8 @@ def topic_config_entries(layers: ConfigLayers) -> tuple[ConfigEntry, ...]:
 
 def _node_config_entries(layers: ConfigLayers) -> list[ConfigEntry]:
     entries = []
-    for key in NODE_CONFIGS.values():
+    own = [key for name in sorted(layers.static) if (key := own_config_key(name)) is not None]
+    for key in (*NODE_CONFIGS.values(), *own):
         synonyms = tuple(_node_synonyms(key, layers))
         entries.append(_entry(key, synonyms, synonyms[0].value if synonyms else None))
     return entries
@@ -266,12 +270,13 @@ def _cluster_default_entries(configs: Map[str, str]) -> list[ConfigEntry]:
 def _entry(key: ConfigKey, synonyms: tuple[ConfigSynonym, ...], value: str | None) -> ConfigEntry:
     return ConfigEntry(
         name=key.name,
-        value=value,
+        value=None if key.is_secret else value,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         type=key.type,
         is_read_only=not key.is_dynamic,
         documentation=key.documentation,
-        synonyms=synonyms,
+        synonyms=() if key.is_secret else synonyms,
+        is_sensitive=key.is_secret,
     )
 
 

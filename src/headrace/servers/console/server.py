@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 import h11
 
 from headrace.runtime.tasks import TaskScope
+from headrace.runtime.tls.network import TlsNetwork
 
 if TYPE_CHECKING:
     from headrace.broker.health import Health
     from headrace.runtime.network import Address, Link, Listener
+    from headrace.runtime.tls.contexts import ServerTls
     from headrace.runtime.world import World
     from headrace.servers.console.measured import MeasuredNode
 
@@ -39,8 +41,10 @@ Answer = tuple[int, str, bytes]
 
 
 class ConsoleServer:
-    def __init__(self, world: World, health: Health) -> None:
+    def __init__(self, world: World, health: Health, tls: ServerTls | None = None) -> None:
+        """With `tls` it speaks HTTPS."""
         self._world = world
+        self._tls = tls
         self._health = health
         self._node: MeasuredNode | None = None
         """Once there is one: before, and while it is built, only its health is known."""
@@ -57,7 +61,10 @@ class ConsoleServer:
         self._node = node
 
     async def start(self, address: Address) -> Address:
-        self._listener = await self._world.network.listen(address, lambda: HttpConnection(self))
+        network = self._world.network if self._tls is None else TlsNetwork(self._world.network, server=self._tls)
+        self._listener = await network.listen(address, lambda: HttpConnection(self))
+        if self._tls is not None:
+            self._tasks.start(self._tls.keep_fresh(self._world.threads), "certificates of HTTP")
         self._tasks.start(self._load_metrics(), "load the metrics library")
         self._tasks.start(self._probe_lag(), "loop lag")
         return self._listener.address

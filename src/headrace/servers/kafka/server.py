@@ -105,6 +105,8 @@ class KafkaServer:
         network = self.access.network_over(self.parts.world.network)
         self._listener = await network.listen(address, lambda: Connection(self))
         self.tasks.start(self._sweep(), "sweep idle connections")
+        if self.access.tls is not None:
+            self.tasks.start(self.access.tls.keep_fresh(self.parts.world.threads), "certificates")
         return self._listener.address
 
     async def stop(self) -> None:

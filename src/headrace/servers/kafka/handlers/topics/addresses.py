@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.membership.local_node import CLIENTS
 from headrace.runtime.network import Address
 
 if TYPE_CHECKING:
@@ -14,8 +13,9 @@ if TYPE_CHECKING:
 
 
 def address_of(request: Request, view: MetadataView, node: Node) -> Address | None:
-    """Others say themselves where clients find them; None if one does not."""
+    """By the listener that this client asks on: who speaks to one kind of it goes on so. Others say themselves where
+    clients find them; None if one has no such listener."""
     if node.node_id == view.node_id:
         return request.server.advertised_to(request.connection)
-    endpoint = node.endpoint(CLIENTS)
+    endpoint = node.endpoint(request.server.security.name)
     return None if endpoint is None else Address(endpoint.host, endpoint.port)
