@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.broker.access.audit import Audit
 from headrace.broker.access.audit_topic import AuditTopic
 from headrace.broker.access.client_quotas import ClientQuotas
+from headrace.broker.access.connection_rates import ConnectionRates
 from headrace.broker.chores import Chores
 from headrace.broker.coordination.coordinators import Coordinators
 from headrace.broker.coordination.hanging import HangingTransactions
@@ -189,6 +190,7 @@ async def build(world: World, plan: NodePlan, health: Health | None = None) -> N
         view=view,
         commands=cluster.commands,
         client_quotas=ClientQuotas(view, clock),
+        connection_rates=ConnectionRates(view, clock),
         audit=_audit(base, cluster, plan),
         topics=topics,
         stage=replicas.stage,

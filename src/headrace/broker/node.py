@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.broker.access.audit import Audit
     from headrace.broker.access.client_quotas import ClientQuotas
+    from headrace.broker.access.connection_rates import ConnectionRates
     from headrace.broker.chores import Chores
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.broker.coordination.hanging import HangingTransactions
@@ -93,6 +94,7 @@ class Node:
 
     # how much clients may use, and what is written down of what they do
     client_quotas: ClientQuotas
+    connection_rates: ConnectionRates
     audit: Audit
 
     # what it serves

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from headrace.access.identity import Identity, Principal
@@ -11,44 +9,12 @@ from headrace.access.quotas.buckets import SIZE_MAX
 from headrace.access.quotas.entity import CLIENT_ID, DEFAULT, IP, USER, EntityPart
 from headrace.access.quotas.keys import QuotaKey
 from headrace.broker.access.client_quotas import ClientQuotas, ClientUsage
-from headrace.metadata.image.cluster_image import EMPTY_IMAGE, ClusterImage
-from headrace.metadata.image.records import QuotaChanged
-from headrace.model.names import Millis
-
-if TYPE_CHECKING:
-    from headrace.access.quotas.entity import QuotaEntity
+from tests.unit.broker.quota_view import HandClock, View
 
 ALICE = Identity(Principal("User", "alice"), "127.0.0.1")
 BOB = Identity(Principal("User", "bob"), "127.0.0.1")
 USER_ALICE, ANY_USER = (EntityPart(USER, "alice"),), (EntityPart(USER, DEFAULT),)
 ANY_ID = (EntityPart(CLIENT_ID, DEFAULT),)
-
-
-class HandClock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def wall_ms(self) -> Millis:
-        return Millis(0)
-
-
-class View:
-    """The image, and the settings of a node that says nothing of its own."""
-
-    def __init__(self) -> None:
-        self.image: ClusterImage = EMPTY_IMAGE
-        self.quota_window_num = 11
-        self.quota_window_size_seconds = 1
-
-    @property
-    def settings(self) -> View:
-        return self
-
-    def set(self, entity: QuotaEntity, key: QuotaKey, value: float | None) -> None:
-        self.image = self.image.apply_all([QuotaChanged(entity, key.value, value)])
 
 
 @pytest.fixture
@@ -119,6 +85,19 @@ def test_time_of_requests_is_in_hundredths_of_one_thread(quotas: ClientQuotas, v
     assert usage(quotas).spent(0.05) == pytest.approx(0.5)
     clock.now_s += 0.5
     assert usage(quotas).spent(0.001) == pytest.approx(0.01)
+
+
+def test_partitions_may_be_created_at_once_after_a_while_of_none(
+    quotas: ClientQuotas, view: View, clock: HandClock
+) -> None:
+    view.set(USER_ALICE, QuotaKey.MUTATIONS, 2.0)
+    mine = usage(quotas)
+    assert mine.mutated(22) == 0.0
+    assert mine.mutated(4) == pytest.approx(2.0)
+    assert mine.mutations_owed_s() == pytest.approx(2.0)
+    assert mine.mutated(-2) == pytest.approx(1.0)
+    clock.now_s += 1.0
+    assert mine.mutations_owed_s() == 0.0
 
 
 def test_a_quota_that_changes_is_in_force_at_once(quotas: ClientQuotas, view: View) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
+from headrace.access.quotas.entity import IP, EntityPart
+from headrace.access.quotas.keys import QuotaKey
+from headrace.metadata.commands.quota_commands import EntityEdits, QuotaEdit, alter_quotas
 from headrace.runtime.network import Address
 from headrace.servers.kafka.build import kafka_server
 from headrace.servers.kafka.connections import connection_table
@@ -109,3 +113,32 @@ async def test_all_addresses_of_a_host_stand_in_one_line(tmp_path: Path) -> None
         connection.link.peer = Address("2001:db8:1:2:3:4:5:6", 1)  # type: ignore[misc]  # no link of a test comes from there
         connection.connected(connection.link)
         assert connection.address == "2001:0db8:0001:0002::/64"
+
+
+async def test_connections_that_come_too_fast_from_one_host_wait_or_are_closed(tmp_path: Path) -> None:
+    async with living_server(tmp_path) as living:
+        fast, slow = EntityPart(IP, "127.0.0.2"), QuotaEdit(QuotaKey.CONNECTIONS.value, 1.0)
+        await living.node.commands.submit(lambda image: alter_quotas(image, [EntityEdits((fast,), (slow,))]))
+        began_s = time.monotonic()
+        clients = [await connect_from(living, "127.0.0.2") for _ in range(30)]
+        for client in clients[:11]:
+            await client.ask(ASK, 0)  # as many as may come in the whole window
+        other = await connect_from(living, "127.0.0.1")
+        await other.ask(ASK, 0)
+        assert await clients[-1].frame() is None
+        await clients[11].ask(ASK, 0)
+        assert time.monotonic() - began_s >= 1.0
+        assert living.server.connections.count_of("127.0.0.2") < 30
+
+
+async def test_a_node_takes_its_connections_at_its_rate(tmp_path: Path) -> None:
+    async with living_server(tmp_path, max_connection_creation_rate="1", quota_window_num="2") as living:
+        nodes = await living.listen_for_nodes()
+        began_s = time.monotonic()
+        clients = [await connect_from(living, f"127.0.0.{number}") for number in range(1, 5)]
+        for client in clients[:3]:
+            await client.ask(ASK, 0)
+        assert time.monotonic() - began_s >= 1.0
+        for _ in range(10):
+            node = await living.connect(nodes)
+            await node.ask(ASK, 0)

@@ -52,10 +52,21 @@ class ClientUsage:
         """Of the loop's time. What somebody else's process took of it was counted too: so there is a longest wait."""
         return min(self._take(QuotaKey.REQUEST_TIME, seconds * 1e6), self._window.total_s)
 
+    @property
+    def has_mutations(self) -> bool:
+        """Whether partitions that it creates and deletes are counted."""
+        return QuotaKey.MUTATIONS in self._quotas
+
+    def mutated(self, partitions: int) -> float:
+        """Negative if they were not created after all."""
+        return self._take(QuotaKey.MUTATIONS, partitions)
+
+    def mutations_owed_s(self) -> float:
+        return self._owed_s(QuotaKey.MUTATIONS)
+
     def fetch_owed_s(self) -> float:
         """For how long nothing more should be fetched."""
-        bucket = self._bucket(QuotaKey.FETCHED_BYTES)
-        return 0.0 if bucket is None else bucket.owed_s(self._clock.monotonic_s())
+        return self._owed_s(QuotaKey.FETCHED_BYTES)
 
     def fetch_room(self, most: int) -> int:
         """How much one answer may have: what has been saved, or what flows in one sample. So no debt is larger."""
@@ -68,6 +79,10 @@ class ClientUsage:
     def _take(self, key: QuotaKey, count: float) -> float:
         bucket = self._bucket(key)
         return 0.0 if bucket is None else bucket.take(count, self._clock.monotonic_s())
+
+    def _owed_s(self, key: QuotaKey) -> float:
+        bucket = self._bucket(key)
+        return 0.0 if bucket is None else bucket.owed_s(self._clock.monotonic_s())
 
     def _bucket(self, key: QuotaKey) -> Bucket | None:
         quota = self._quotas.get(key)
@@ -85,9 +100,10 @@ class ClientQuotas:
         self._clock = clock
         settings = view.settings
         self._window = window = QuotaWindow(settings.quota_window_num, settings.quota_window_size_seconds)
-        self._tables: dict[QuotaKey, Buckets[QuotaEntity]] = {
-            key: Buckets(window.total_s) for key in KEYS_OF_CLIENTS if key is not QuotaKey.MUTATIONS
-        }
+        self._tables: dict[QuotaKey, Buckets[QuotaEntity]] = {key: Buckets(window.total_s) for key in KEYS_OF_CLIENTS}
+        of_controller = QuotaWindow(settings.controller_quota_window_num, settings.controller_quota_window_size_seconds)
+        # As in KIP-599: topics come many at once, and seldom.
+        self._tables[QuotaKey.MUTATIONS] = Buckets(of_controller.total_s, are_full=True)
         self._usages: OrderedDict[tuple[str, str], ClientUsage | None] = OrderedDict()
         self.in_force = view.image.access.quotas
         """Another object when any of them has changed."""

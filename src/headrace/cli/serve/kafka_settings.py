@@ -72,7 +72,7 @@ WITHOUT_MEANING: Final = (
     (r"replica\..*|num\.replica\.fetchers", _FOLLOWERS),
     (r"(metadata|internal\.metadata)\..*", "the metadata log is kept short by snapshots when they are worth it"),
     (r".*\.purgatory\.purge\.interval\.requests", _PARKED),
-    (r".*quota\.window\..*", "rates are measured over a second"),
+    (r".*quota\.window\..*", "the rates of replicas are measured over half a second"),
     (r"transaction\..*|add\.partitions\..*", "every transaction is verified, and what has expired is looked for often"),
     (r"log\.(flush\.(scheduler|(start\.)?offset)\..*|initial\.task\.delay\.ms)", _OF_ITS_OWN),
     (r"log\.dir\.failure\.timeout\.ms", "a node with one directory stops when that fails"),
@@ -88,8 +88,7 @@ WITHOUT_MEANING: Final = (
     (r"sasl\.(kerberos|login|server|oauthbearer)\..*", "nothing here needs it"),
     (r"ssl\..*|security\..*", "OpenSSL chooses"),
     (r"allow\.everyone\.if\.no\.acl\.found", "there are no access rules, so everyone may"),
-    (r"producer\.id\.expiration\.check\.interval\.ms|max\.(connection\.creation\.rate|request\.partition\.size\.limit)",
-     _OF_ITS_OWN),
+    (r"producer\.id\.expiration\.check\.interval\.ms|max\.request\.partition\.size\.limit", _OF_ITS_OWN),
 )  # fmt: skip
 
 

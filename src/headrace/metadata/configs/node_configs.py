@@ -74,6 +74,24 @@ BEHAVIOUR_CONFIGS = (
         is_dynamic=False,
     ),
     ConfigKey(
+        "controller.quota.window.num",
+        ConfigType.INT,
+        "11",
+        "The same as quota.window.num, for partitions that are created and deleted.",
+        low=1,
+        high=1000,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "controller.quota.window.size.seconds",
+        ConfigType.INT,
+        "1",
+        "The same as quota.window.size.seconds, for partitions that are created and deleted.",
+        low=1,
+        high=3600,
+        is_dynamic=False,
+    ),
+    ConfigKey(
         "default.replication.factor",
         ConfigType.INT,
         "1",
@@ -320,6 +338,14 @@ BEHAVIOUR_CONFIGS = (
         "How often the node looks for segments that have expired.",
         low=1,
         is_dynamic=False,
+    ),
+    ConfigKey(
+        "max.connection.creation.rate",
+        ConfigType.INT,
+        str(INT_MAX),
+        "The most connections that the node takes in a second, of all clients; more of them wait, and are closed if "
+        "that would be for more than five seconds. Quotas limit those of an address.",
+        low=1,
     ),
     ConfigKey(
         "max.connections",

@@ -150,6 +150,8 @@ class NodeSettings:
     broker_session_timeout_ms: int
     connections_max_idle_ms: int
     controller_quorum_election_timeout_ms: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
@@ -183,6 +185,7 @@ class NodeSettings:
     log_cleaner_io_max_bytes_per_second: float
     log_cleaner_threads: int
     log_retention_check_interval_ms: int
+    max_connection_creation_rate: int
     max_connections: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: tuple[str, ...]

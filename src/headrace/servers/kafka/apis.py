@@ -19,6 +19,7 @@ from headrace.client.errors import ClientError
 from headrace.model.errors import Refusal
 from headrace.servers.kafka.audited import audited
 from headrace.servers.kafka.interfaces import Api
+from headrace.servers.kafka.mutations import within_mutation_quota
 from headrace.wire.api import APIS, ApiKey, request_class, response_class
 from headrace.wire.frames import encode_response
 
@@ -178,6 +179,8 @@ class Apis:
         """What a connection calls: whatever is to happen between it and the handler is put around that here."""
         if key in DECIDED_BY_CONTROLLER:
             handle = _passed_on(handle, self._parts["quorum"], self._parts["commands"])
+        if not self._is_for_nodes:
+            handle = within_mutation_quota(key, handle, self._parts["view"])
         if not self._is_for_nodes and self._parts["audit"].is_on:  # what a node passes on was noted where it came from
             handle = audited(key, handle, self._parts["audit"])
         return handle

@@ -35,6 +35,7 @@ def kafka_server(
         node.stage,
         node.audit,
         node.client_quotas,
+        node.connection_rates,
         ProduceParts(node.topics, node.examiner, node.coordinators, node.registration, node.stage, node.world.clock),
         FetchParts(node.view, node.fetch_sessions, node.heard_followers, node.counters, node.health, node.world),
     )

@@ -139,11 +139,28 @@ class KafkaServer:
     def opened(self, connection: Connection) -> None:
         self.connections.add(connection)
         self.parts.counters.connections = len(self.connections)
-        problem = self.connections.problem_of(connection) or self._logins.meet(connection)
+        problem = (
+            self.connections.problem_of(connection)
+            or self._problem_of_pace(connection)
+            or self._logins.meet(connection)
+        )
         if problem is not None:
             connection.refuse(problem)
         elif len(self.connections) > self.connections.size_max:
             self._make_room_for(connection)
+
+    def _problem_of_pace(self, newcomer: Connection) -> str | None:
+        """Why it cannot stay; or it is not read from until it is its turn."""
+        if self.is_for_nodes:
+            return None
+        wait_s = self.parts.connection_rates.came(newcomer.link.peer.host)
+        if wait_s is None:
+            return (
+                "connections come too fast: max.connection.creation.rate says how many may in a second, and the quota "
+                "connection_creation_rate how many of one address"
+            )
+        newcomer.meter.mute(wait_s)
+        return None
 
     def _make_room_for(self, newcomer: Connection) -> None:
         limit = self.connections.size_max

@@ -9,6 +9,7 @@ from headrace.servers.kafka.interfaces import KafkaListener
 if TYPE_CHECKING:
     from headrace.access.audit import AuditSink
     from headrace.broker.access.client_quotas import ClientQuotas
+    from headrace.broker.access.connection_rates import ConnectionRates
     from headrace.broker.health import Health
     from headrace.broker.membership.registration import Registration
     from headrace.broker.metadata.view import MetadataView
@@ -35,6 +36,7 @@ class ListenerParts(NamedTuple):
     stage: AppendStage
     audit: AuditSink
     client_quotas: ClientQuotas
+    connection_rates: ConnectionRates
     produce: ProduceParts
     fetch: FetchParts
 
