@@ -247,6 +247,12 @@ def test_a_key_that_everybody_can_read_is_refused_and_one_of_a_group_is_not(tmp_
     held.key.chmod(0o640)
     Doors(plans(configs), SystemEntropy())
     held.key.chmod(0o644)
-    with pytest.raises(UnusableTls, match="everybody on this machine can read or change the key"):
+    with pytest.raises(UnusableTls, match=r"everybody on this machine can read or change .*/node\.key"):
         Doors(plans(configs), SystemEntropy())
     Doors(plans(configs | {"headrace.insecure": "true"}), SystemEntropy())
+    held.key.chmod(0o600)
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+    secret.chmod(0o604)
+    with pytest.raises(UnusableTls, match=r"everybody on this machine can read or change .*/secret"):
+        Doors(plans(configs | {"headrace.cluster.secret.file": str(secret)}), SystemEntropy())

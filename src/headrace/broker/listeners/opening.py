@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-import stat
 from typing import TYPE_CHECKING, Final
 
 from headrace.access.authentication.credentials import (
@@ -17,6 +15,7 @@ from headrace.access.authentication.credentials import (
 from headrace.access.authentication.known_users import SECRET_BYTES, KnownUsers
 from headrace.access.listeners import ClientAuth
 from headrace.broker.access.listener_access import ListenerAccess, NoUsers
+from headrace.broker.listeners.reach import everybody_may_read
 from headrace.broker.membership.dialing import NodeProof
 from headrace.client.security.credentials import PasswordCredentials
 from headrace.runtime.tls.contexts import ClientTls, ServerTls
@@ -48,13 +47,15 @@ class Doors:
         """Raises UnusableTls (a ValueError)."""
         if not plans.is_insecure:
             for each in (*(listener.protection for listener in plans.clients), plans.nodes, plans.http):
-                expect_kept_keys(each)
+                _expect_kept(each)
         self._tls = {listener.name: server_tls(listener.protection) for listener in plans.clients}
         self.nodes = node_access(plans.nodes, entropy)
         """Where other nodes call."""
         self.proof = node_proof(plans.nodes)
         """What this node shows when it calls others."""
         self.http = server_tls(plans.http)
+        if self.http is not None:  # elsewhere a connection looks at the name, and notes who was not let in
+            self.http.problem_with = _Names(plans.http)
         """None: plain HTTP."""
 
     def access(self, listener: ClientListener, users: UserSource, tokens: TokenCheck | None = None) -> ListenerAccess:
@@ -92,8 +93,7 @@ def server_tls(protection: Protection) -> ServerTls | None:
     """Raises UnusableTls."""
     if protection.tls is None:
         return None
-    verify = _VERIFY[protection.security.client_auth]
-    return ServerTls(protection.tls, client_auth=verify, problem_with=_Names(protection))
+    return ServerTls(protection.tls, client_auth=_VERIFY[protection.security.client_auth])
 
 
 class NodesAlone:
@@ -119,17 +119,11 @@ class _Names:
         )
 
 
-def expect_kept_keys(protection: Protection) -> None:
-    """A key that everybody on the machine can read protects nothing: raises UnusableTls, as ssh refuses it. A group may
+def _expect_kept(protection: Protection) -> None:
+    """Raises UnusableTls for a key or a secret that everybody on the machine can read, as ssh refuses it. A group may
     read it: which one is an operator's choice, and how containers are given theirs."""
     holder = None if protection.tls is None else protection.tls.key or protection.tls.own
-    if holder is None or holder.path is None:
-        return
-    try:
-        mode = os.stat(holder.path).st_mode
-    except OSError:
-        return  # reading it says why
-    if mode & (stat.S_IROTH | stat.S_IWOTH):
-        raise UnusableTls(
-            f"everybody on this machine can read or change the key in {holder.path}: chmod 600 {holder.path}"
-        )
+    paths = (holder.path if holder is not None else None, protection.secret_path)
+    for path in paths:
+        if path and everybody_may_read(path):
+            raise UnusableTls(f"everybody on this machine can read or change {path}, which is secret: chmod 600 {path}")

@@ -56,6 +56,7 @@ class Protection:
     tokens: TokenSettings | None = None
     secret: str | None = field(default=None, repr=False)
     """Of the cluster, where nodes know each other by one."""
+    secret_path: str = ""
 
 
 def of_clients(own: OwnSettings, protocol: SecurityProtocol) -> Protection:
@@ -105,7 +106,7 @@ def of_nodes(own: OwnSettings, protocol: SecurityProtocol) -> Protection:
         )
     rules_text, rules = _rules(own)
     security = ListenerSecurity(own.listener, protocol, NODES_LOG_IN_BY if secret else (), client_auth)
-    return Protection(security, tls, expects_host, rules_text, rules, secret=secret)
+    return Protection(security, tls, expects_host, rules_text, rules, secret=secret, secret_path=own.text(SECRET_FILE))
 
 
 def _auth_of_nodes(own: OwnSettings, *, has_secret: bool) -> ClientAuth:

@@ -1,7 +1,9 @@
-"""Who can reach an address."""
+"""Who can reach an address, and who can read a file."""
 
 from __future__ import annotations
 
+import os
+import stat
 from ipaddress import ip_address
 
 
@@ -12,4 +14,12 @@ def is_loopback(host: str) -> bool:
     try:
         return ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
+        return False
+
+
+def everybody_may_read(path: str) -> bool:
+    """Or write it. Whoever reads it hears why it cannot be read."""
+    try:
+        return bool(os.stat(path).st_mode & (stat.S_IROTH | stat.S_IWOTH))
+    except OSError:
         return False
