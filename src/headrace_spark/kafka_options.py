@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Final
 from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.connections.view import parse_addresses
 from headrace.client.reading.offsets import IsolationLevel
+from headrace.client.security.files import BOOTSTRAP_SERVERS, client_settings, read_client_file
 from headrace.client.security.secret_values import UnusableSettings
-from headrace.client.security.settings import parse_security
+from headrace.client.security.settings import is_security_setting
 from headrace_spark.option_values import one_of, positive_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.client.security.files import ClientFile
     from headrace.client.security.settings import ClientSecurity
 
 PREFIX: Final = "kafka."
+COMMAND_CONFIG: Final = "commandConfig"
+"""A file of a Kafka client's settings. Each machine reads its own, so that no secret stands in a plan."""
 SOFTWARE_NAME: Final = "headrace-spark"
 
 # An answer of a partition. Kafka's consumer asks for 1 MiB; a task reads one partition alone, and fewer, larger answers
@@ -63,7 +67,8 @@ def parse_kafka_options(options: Mapping[str, str]) -> KafkaOptions:
     """From all options of a source, their names in lower case. Raises ValueError."""
     kafka = {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)}
     _refuse_what_cannot_be(kafka)
-    bootstrap_servers = kafka.get("bootstrap.servers", "").strip()
+    found = _found(options, kafka)
+    bootstrap_servers = (found.bootstrap_servers or "").strip()
     if not bootstrap_servers:
         raise ValueError("option 'kafka.bootstrap.servers' is missing: host:port, or several with commas between")
     parse_addresses(bootstrap_servers)
@@ -74,14 +79,14 @@ def parse_kafka_options(options: Mapping[str, str]) -> KafkaOptions:
     )
     return KafkaOptions(
         bootstrap_servers,
-        _settings(kafka),
+        _settings(kafka, found.security),
         IsolationLevel[isolation.upper()],
         _bytes(kafka, "max.partition.fetch.bytes", PARTITION_FETCH_BYTES),
         _bytes(kafka, "fetch.max.bytes", FETCH_BYTES),
     )
 
 
-def _settings(kafka: Mapping[str, str]) -> ClusterSettings:
+def _settings(kafka: Mapping[str, str], security: ClientSecurity) -> ClusterSettings:
     defaults = ClusterSettings()
     return ClusterSettings(
         client_id=kafka.get("client.id") or SOFTWARE_NAME,
@@ -89,7 +94,7 @@ def _settings(kafka: Mapping[str, str]) -> ClusterSettings:
         request_timeout_s=_seconds(kafka, "request.timeout.ms", defaults.request_timeout_s),
         retry_for_s=_seconds(kafka, "default.api.timeout.ms", RETRY_FOR_S),
         metadata_age_max_s=_seconds(kafka, "metadata.max.age.ms", defaults.metadata_age_max_s),
-        security=_security(kafka),
+        security=security,
     )
 
 
@@ -99,9 +104,12 @@ def _refuse_what_cannot_be(kafka: Mapping[str, str]) -> None:
             raise ValueError(f"option '{PREFIX}{name}' is not supported: {reason}")
 
 
-def _security(kafka: Mapping[str, str]) -> ClientSecurity:
+def _found(options: Mapping[str, str], kafka: Mapping[str, str]) -> ClientFile:
+    """Where the cluster is, and the way in."""
+    path = options.get(COMMAND_CONFIG.lower(), "").strip()
+    client = {name: value for name, value in kafka.items() if name == BOOTSTRAP_SERVERS or is_security_setting(name)}
     try:
-        return parse_security(kafka)
+        return read_client_file(path, client) if path else client_settings(client)
     except UnusableSettings as wrong:
         raise ValueError(f"options that begin with '{PREFIX}': {wrong}") from wrong
 

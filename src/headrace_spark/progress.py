@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -18,10 +19,11 @@ from headrace.client.connections.coordinator import Coordinator, CoordinatorKind
 from headrace.client.groups.group_offsets import CommittedOffset, GroupMetadata, commit_offsets
 from headrace.model.names import Offset
 from headrace_spark.blocking import BlockingCluster
+from headrace_spark.kafka_options import parse_kafka_options
 from headrace_spark.source.offsets import parse_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import (
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         SourceProgress,
     )
 
+    from headrace_spark.kafka_options import KafkaOptions
     from headrace_spark.source.offsets import Offsets
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,7 @@ def report_progress(
     *,
     group: str | None = None,
     queries: Collection[str] | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> ProgressReporter:
     """Commit the progress of this session's queries that read `format("headrace")`, from now on.
 
@@ -60,12 +64,14 @@ def report_progress(
 
     Each query has the group `pipeline.<its name>` (its id, if it has no name). With `group`, all of them share that
     one: it stands at the lowest offset that they have, so that every query has what the group has passed.
-    `queries` picks those of these names, and a shared group waits until all of them have reported.
+    `queries` picks those of these names, and a shared group waits until all of them have reported. `options` are the
+    source's that say how to come in: `kafka.security.protocol` and so on.
 
     A cluster that cannot be reached is a warning in the log, and ends no query. Raises ValueError if
     `bootstrap_servers` is not `host:port`, or several of them with commas between.
     """
-    reporter = ProgressReporter(spark, bootstrap_servers, group, queries)
+    given = {**{name.lower(): value for name, value in options.items()}, "kafka.bootstrap.servers": bootstrap_servers}
+    reporter = ProgressReporter(spark, parse_kafka_options(given), group, queries)
     spark.streams.addListener(reporter)
     return reporter
 
@@ -74,13 +80,16 @@ class ProgressReporter(StreamingQueryListener):
     """Never ends a query: what fails here is a warning in the log, and is tried again with the next batch."""
 
     def __init__(
-        self, spark: SparkSession, bootstrap_servers: str, group: str | None, queries: Collection[str] | None
+        self, spark: SparkSession, kafka: KafkaOptions, group: str | None, queries: Collection[str] | None
     ) -> None:
         settings = ClusterSettings(
-            client_id="headrace-spark-progress", request_timeout_s=COMMIT_FOR_S, retry_for_s=COMMIT_FOR_S
+            client_id="headrace-spark-progress",
+            request_timeout_s=COMMIT_FOR_S,
+            retry_for_s=COMMIT_FOR_S,
+            security=kafka.settings.security,
         )
         self._session = spark
-        self._blocking = BlockingCluster(bootstrap_servers, settings)
+        self._blocking = BlockingCluster(kafka.bootstrap_servers, settings)
         self._group = group
         self._queries = None if queries is None else frozenset(queries)
         self._lock = threading.Lock()  # Spark calls from several threads

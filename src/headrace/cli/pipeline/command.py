@@ -95,15 +95,13 @@ def validate(file: Path) -> int:
     """Check a pipeline's file, its query against its tables, and its topics. Prints one line per problem."""
     _need_spark()
     from headrace.cli.terminal.complaints import FAILED
-    from headrace.cli.terminal.options import given_bootstrap_server
     from headrace.cli.terminal.output import answer, plural, talk
     from headrace_spark.java import JavaUnsuitable
     from headrace_spark.pipeline.file.errors import PipelineError
-    from headrace_spark.pipeline.file.loader import load
     from headrace_spark.pipeline.inspect.validate import problems_of
 
     try:
-        problems = problems_of(load(file, bootstrap_servers=given_bootstrap_server()))
+        problems = problems_of(_read(file))
     except PipelineError as wrong:
         problems = [wrong]
     except JavaUnsuitable as told:
@@ -269,14 +267,21 @@ def _ended_text(run: RunStatus) -> str:
 
 
 def _load(file: Path) -> Pipeline:
-    from headrace.cli.terminal.options import given_bootstrap_server
     from headrace_spark.pipeline.file.errors import PipelineError
-    from headrace_spark.pipeline.file.loader import load
 
     try:
-        return load(file, bootstrap_servers=given_bootstrap_server())
+        return _read(file)
     except PipelineError as wrong:
         raise _file_complaint(wrong) from wrong
+
+
+def _read(file: Path) -> Pipeline:
+    """Raises PipelineError."""
+    from headrace.cli.terminal.client_settings import given_client
+    from headrace_spark.pipeline.file.loader import load
+
+    servers, config, properties = given_client()
+    return load(file, bootstrap_servers=servers, command_config=config, properties=properties)
 
 
 def _changed(pipeline: Pipeline, *, once: bool, master: str | None, checkpoint: str | None) -> Pipeline:

@@ -14,6 +14,7 @@ from headrace.cli.terminal.options import (
     given_bootstrap_server,
     given_command_config,
     given_command_properties,
+    named_command_config,
 )
 from headrace.client.connections.view import parse_addresses
 from headrace.client.security.files import BOOTSTRAP_SERVERS, ClientFile, client_settings, is_secret, read_client_file
@@ -47,8 +48,21 @@ def chosen_client() -> ClientChoice:
     return ClientChoice(servers, found.security)
 
 
+def given_client() -> tuple[str | None, str | None, dict[str, str]]:
+    """For what has settings of its own: which addresses, file and properties the command line names."""
+    return given_bootstrap_server(), named_command_config(), _properties()
+
+
 def _found() -> ClientFile:
-    path, properties = given_command_config(), given_command_properties()
+    path, properties = given_command_config(), _properties()
+    try:
+        return client_settings(properties) if path is None else read_client_file(path, properties)
+    except UnusableSettings as wrong:
+        raise Complaint(str(wrong), exit_code=USAGE) from wrong
+
+
+def _properties() -> dict[str, str]:
+    properties = given_command_properties()
     for name, value in properties.items():
         if is_secret(name) and not _REFERENCE.fullmatch(value):
             raise Complaint(
@@ -58,7 +72,4 @@ def _found() -> ClientFile:
                 "in single quotes",
                 USAGE,
             )
-    try:
-        return client_settings(properties) if path is None else read_client_file(path, properties)
-    except UnusableSettings as wrong:
-        raise Complaint(str(wrong), exit_code=USAGE) from wrong
+    return properties

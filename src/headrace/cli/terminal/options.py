@@ -92,10 +92,15 @@ def given_bootstrap_server() -> str | None:
     return given
 
 
+def named_command_config() -> str | None:
+    """The file that the command line names, if it does."""
+    given: str | None = click.get_current_context().meta.get(_CONFIG)
+    return given
+
+
 def given_command_config() -> str | None:
     """The file that the command line names, else the environment."""
-    given: str | None = click.get_current_context().meta.get(_CONFIG)
-    return given or os.environ.get(COMMAND_CONFIG_VARIABLE) or None
+    return named_command_config() or os.environ.get(COMMAND_CONFIG_VARIABLE) or None
 
 
 def given_command_properties() -> dict[str, str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -44,7 +46,13 @@ def read_client_file(path: str, overriding: Mapping[str, str] = MappingProxyType
     except ValueError as wrong:
         raise UnusableSettings(f"{_place(path, lines, overriding, str(wrong))}{wrong}") from wrong
     servers = overriding.get(BOOTSTRAP_SERVERS) or given.get(BOOTSTRAP_SERVERS)
-    return ClientFile(servers or None, security, tuple(_warnings(path, given)))
+    origin = (security_of_file, (os.path.abspath(path), dict(overriding)))
+    return ClientFile(servers or None, replace(security, origin=origin), tuple(_warnings(path, given)))
+
+
+def security_of_file(path: str, overriding: Mapping[str, str]) -> ClientSecurity:
+    """What a file says of the way in, wherever it is asked."""
+    return read_client_file(path, overriding).security
 
 
 def client_settings(given: Mapping[str, str]) -> ClientFile:

@@ -22,9 +22,11 @@ from headrace.wire.sasl.plain import MECHANISM as PLAIN
 from headrace.wire.sasl.scram import HASH_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from headrace.client.security.credentials import Credentials
+
+    Origin = tuple[Callable[..., "ClientSecurity"], tuple[object, ...]]
 
 PROTOCOL: Final = "security.protocol"
 MECHANISM: Final = "sasl.mechanism"
@@ -64,15 +66,13 @@ class ClientSecurity:
     """None: not encrypted."""
     credentials: Credentials | None = field(default=None, repr=False)
     """None: no login. With TLS a certificate may say who the client is."""
-    written: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
-    """The settings that say so, as they were written."""
+    origin: Origin | None = field(default=None, repr=False, compare=False)
+    """What makes the same of the settings as they were written."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What is sent to another process is what was written: a secret that stands elsewhere stays there, and is
         looked up where it is used."""
-        if self.written is None:
-            return ClientSecurity, (self.tls, self.credentials)
-        return parse_security, (self.written,)
+        return self.origin or (ClientSecurity, (self.tls, self.credentials))
 
 
 OPEN: Final = ClientSecurity()
@@ -96,7 +96,7 @@ def parse_security(given: Mapping[str, str]) -> ClientSecurity:
     return ClientSecurity(
         parse_tls(settings) if has_tls else None,
         _credentials(settings, has_tls=has_tls) if has_login else None,
-        chosen,
+        (parse_security, (chosen,)),
     )
 
 

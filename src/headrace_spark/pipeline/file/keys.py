@@ -4,7 +4,7 @@ from __future__ import annotations
 
 KEYS: dict[str, tuple[str, ...]] = {
     "": ("name", "cluster", "source", "table", "expect", "query", "sink", "run", "dead_letters", "spark"),
-    "cluster": ("bootstrap_servers",),
+    "cluster": ("bootstrap_servers", "command_config", "security", "sasl", "ssl"),
     "source": (
         "name",
         "topic",

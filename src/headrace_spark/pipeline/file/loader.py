@@ -5,18 +5,17 @@ Every key that the file may have is named in `KEYS`; `docs/pipelines.md` explain
 
 from __future__ import annotations
 
-import os
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from headrace.client.connections.view import parse_addresses
+from headrace_spark.pipeline.file.cluster_section import GivenCluster, read_cluster
 from headrace_spark.pipeline.file.keys import KEYS
 from headrace_spark.pipeline.file.sink_sections import read_sink
 from headrace_spark.pipeline.file.source_sections import read_expectation, read_source, read_static_table
 from headrace_spark.pipeline.file.spec import (
     DEAD_LETTERS_QUERY,
     AvailableNow,
-    ClusterSpec,
     DeadLetterSpec,
     EverySeconds,
     Pipeline,
@@ -32,12 +31,10 @@ from headrace_spark.pipeline.file.toml_section import Section, read_toml
 from headrace_spark.pipeline.file.units import parse_duration_s
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from headrace_spark.pipeline.file.toml_lines import KeyPath
-
-BOOTSTRAP_VARIABLE = "HEADRACE_BOOTSTRAP_SERVER"
-BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 
 TRIGGER_DEFAULT: AvailableNow | EverySeconds = EverySeconds(5)
 RESTART_ATTEMPTS = 5  # half a minute with the pauses below: a node's restart is ridden out, a wrong setting is not
@@ -48,14 +45,20 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PYTHON_FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 
-def load(path: Path, *, bootstrap_servers: str | None = None) -> Pipeline:
+def load(
+    path: Path,
+    *,
+    bootstrap_servers: str | None = None,
+    command_config: str | None = None,
+    properties: Mapping[str, str] = MappingProxyType({}),
+) -> Pipeline:
     """Read and check a pipeline's file, without Spark and without a cluster.
 
         pipeline = load(Path("orders.toml"))
         Runner(pipeline, observer).run()
 
-    `bootstrap_servers` is used instead of what the file says. Raises PipelineError with the line, what is wrong there
-    and what to do.
+    `bootstrap_servers`, `command_config` (a file of a Kafka client's settings) and `properties` (some of them) are used
+    instead of what the file says. Raises PipelineError with the line, what is wrong there and what to do.
     """
     file, values = read_toml(path)
     top = Section(file, (), values, KEYS[""])
@@ -74,7 +77,9 @@ def load(path: Path, *, bootstrap_servers: str | None = None) -> Pipeline:
     )
     pipeline = Pipeline(
         name,
-        _cluster(top.table("cluster", KEYS["cluster"]), bootstrap_servers),
+        read_cluster(
+            top.table("cluster", KEYS["cluster"]), GivenCluster(bootstrap_servers, command_config, properties)
+        ),
         sources,
         tables,
         expectations,
@@ -96,16 +101,6 @@ def _pipeline_name(top: Section) -> str:
         hint = "it names a consumer group, a topic and a directory: letters, digits, '.', '_' and '-', at most 200"
         raise top.error("name", f"cannot be named {name!r}", hint)
     return name
-
-
-def _cluster(section: Section, override: str | None) -> ClusterSpec:
-    from_environment = os.environ.get(BOOTSTRAP_VARIABLE, BOOTSTRAP_DEFAULT)
-    servers = override or section.text("bootstrap_servers", from_environment)
-    try:
-        parse_addresses(servers)
-    except ValueError as error:
-        raise section.error("bootstrap_servers", f"bootstrap_servers: {error}") from error
-    return ClusterSpec(servers)
 
 
 # ---- expectations and query

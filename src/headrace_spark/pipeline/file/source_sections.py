@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
+from headrace_spark.pipeline.file.cluster_section import refuse_secret_options
 from headrace_spark.pipeline.file.errors import choices_hint
 from headrace_spark.pipeline.file.spec import (
     METADATA_COLUMNS,
@@ -40,6 +41,8 @@ def read_source(section: Section) -> SourceSpec:
         raise section.error("dedupe", "has dedupe, but no watermark", hint)
     if "registry_prefix" in section and source_format not in _FILE_FORMATS:
         raise section.error("registry_prefix", f"registry_prefix does not go with {source_format}", "leave it out")
+    options = section.settings("options")
+    refuse_secret_options(section, options)
     return SourceSpec(
         name=name,
         topics=topics,
@@ -59,7 +62,7 @@ def read_source(section: Section) -> SourceSpec:
         is_data_loss_fatal=section.flag("fail_on_data_loss", default=True),
         is_committed_only=section.choice("isolation", ("read_committed", "read_uncommitted"), "read_committed")
         == "read_committed",
-        options=section.settings("options"),
+        options=options,
         key_path=section.key_path,
     )
 

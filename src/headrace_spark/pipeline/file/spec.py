@@ -8,11 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from headrace.client.connections.cluster import ClusterSettings
+from headrace.client.security.files import security_of_file
+from headrace.client.security.settings import parse_security
+from headrace_spark.blocking import BlockingCluster
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
     from pathlib import Path
 
+    from headrace.client.security.settings import ClientSecurity
     from headrace_spark.pipeline.file.errors import PipelineError
     from headrace_spark.pipeline.file.toml_lines import KeyPath
     from headrace_spark.pipeline.file.toml_section import TomlFile
@@ -37,6 +43,28 @@ class ClusterSpec:
     """`[cluster]`: where the topics are."""
 
     bootstrap_servers: str
+    command_config: str | None = None
+    """A file of a Kafka client's settings. Each machine reads its own."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of a Kafka client that win over it, as they are written: of a secret they say where it is."""
+
+    @property
+    def options(self) -> dict[str, str]:
+        """In the words of the source and the sink."""
+        named = {f"kafka.{name}": value for name, value in self.settings.items()}
+        config = {} if self.command_config is None else {"commandConfig": self.command_config}
+        return {"kafka.bootstrap.servers": self.bootstrap_servers, **config, **named}
+
+    @property
+    def security(self) -> ClientSecurity:
+        """How to come in. Raises ValueError if that cannot be made out here."""
+        if self.command_config is not None:
+            return security_of_file(self.command_config, self.settings)
+        return parse_security(self.settings)
+
+    def connect(self) -> BlockingCluster:
+        """A client of its own, for this machine."""
+        return BlockingCluster(self.bootstrap_servers, ClusterSettings(security=self.security))
 
 
 @dataclass(frozen=True)

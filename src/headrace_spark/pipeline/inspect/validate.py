@@ -16,7 +16,6 @@ from pyspark.errors import AnalysisException
 from headrace.client.admin.admin import Admin
 from headrace.client.errors import ClientError
 from headrace.model.errors import Refusal
-from headrace_spark.blocking import BlockingCluster
 from headrace_spark.pipeline.file.errors import PipelineError, choices_hint
 from headrace_spark.pipeline.file.spec import ConsoleSink, TopicSink
 from headrace_spark.pipeline.run.runner import started_session
@@ -61,7 +60,7 @@ def session_for(pipeline: Pipeline, spark: SparkSession | None) -> Iterator[Spar
 
 def _topic_problems(pipeline: Pipeline) -> list[PipelineError]:
     try:
-        with BlockingCluster(pipeline.cluster.bootstrap_servers) as client:
+        with pipeline.cluster.connect() as client:
             there = {topic.name for topic in client.run(Admin(client.cluster).list_topics())}
     except (ClientError, Refusal, OSError) as error:
         return [pipeline.error(("cluster", "bootstrap_servers"), f"the cluster does not answer: {error}")]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.client.admin.groups import GroupAdmin
-from headrace_spark.blocking import BlockingCluster
 from headrace_spark.pipeline.sinks.hadoop_files import HadoopFiles
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def has_checkpoint(spark: SparkSession, path: str) -> bool:
 
 
 def _has_offsets(pipeline: Pipeline) -> bool:
-    with BlockingCluster(pipeline.cluster.bootstrap_servers) as client:
+    with pipeline.cluster.connect() as client:
         return bool(client.run(GroupAdmin(client.cluster).offsets(pipeline.run.group)))
 
 

@@ -136,6 +136,7 @@ class Runner:
             take_over=self._take_over,
             on_stop=self.switch.ask,
             on_taken_over=self.switch.take_over,
+            security=self._pipeline.cluster.security,
         )
         try:
             _LeasedRun(self._pipeline, self._observer, lease, self.switch, from_start=self._from_start).run(session)
@@ -218,6 +219,7 @@ class _LeasedRun:
             self._pipeline.cluster.bootstrap_servers,
             group=self._pipeline.run.group,
             queries=queries.spark_names,
+            options=self._pipeline.cluster.options,
         )
         with reporter:
             queries.start()
@@ -254,8 +256,14 @@ class _LeasedRun:
     def _clear_staging(self, sink_ids: Iterable[str]) -> bool:
         """Whether it was done. If not, the run goes on: empty topics harm nobody, and the next run tries again."""
         try:
-            settings = ClusterSettings(request_timeout_s=CLEAR_FOR_S, retry_for_s=CLEAR_FOR_S, reach_for_s=CLEAR_FOR_S)
-            with BlockingCluster(self._pipeline.cluster.bootstrap_servers, settings) as client:
+            cluster = self._pipeline.cluster
+            settings = ClusterSettings(
+                request_timeout_s=CLEAR_FOR_S,
+                retry_for_s=CLEAR_FOR_S,
+                reach_for_s=CLEAR_FOR_S,
+                security=cluster.security,
+            )
+            with BlockingCluster(cluster.bootstrap_servers, settings) as client:
                 client.run(clear_staging(client.cluster, sink_ids))
         except (ClientError, Refusal) as trouble:
             _log.warning("staging topics could not be deleted, the next run tries again: %s", trouble)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from headrace.client.admin.admin import Admin
 from headrace.model.errors import ErrorCode, Refusal
-from headrace_spark.blocking import BlockingCluster
 from headrace_spark.pipeline.file.spec import TopicSink
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 def make_topics(pipeline: Pipeline) -> None:
     """Create those that are missing: every sink's, and that of the dead letters. Raises Refusal or ClientError."""
     wanted = {sink.topic for sink in pipeline.sinks if isinstance(sink, TopicSink)} | {pipeline.dead_letters.topic}
-    with BlockingCluster(pipeline.cluster.bootstrap_servers) as client:
+    with pipeline.cluster.connect() as client:
         admin = Admin(client.cluster)
         there = {topic.name for topic in client.run(admin.list_topics())}
         for topic in sorted(wanted - there):

@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from headrace_spark.pipeline.file.spec import TopicSink
+    from headrace_spark.pipeline.file.spec import ClusterSpec, TopicSink
     from headrace_spark.pipeline.sinks.batch_name import BatchName
 
 KEEP_NULLS = {"ignoreNullFields": "false"}  # a reader can tell a column without a value from one that is not there
@@ -24,15 +24,15 @@ RAW_VALUE = "value"
 class TopicWriter:
     """Writes rows that are records already, as `records_of` makes them."""
 
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
+    def __init__(self, cluster: ClusterSpec, topic: str) -> None:
+        self._cluster = cluster
         self._topic = topic
 
     def __call__(self, batch: DataFrame, name: BatchName) -> None:
         (
             batch.write.format("headrace")
             .mode("append")
-            .option("kafka.bootstrap.servers", self._bootstrap_servers)
+            .options(**self._cluster.options)
             .option("topic", self._topic)
             .option("txnAppId", name.query_id)
             .option("txnVersion", name.batch_id)

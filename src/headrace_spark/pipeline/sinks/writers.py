@@ -22,7 +22,7 @@ def writer_for(sink: SinkSpec, pipeline: Pipeline, show_rows: ShowRows) -> Batch
     """The writer of a sink; `show_rows` gets what a console sink shows."""
     match sink:
         case TopicSink():
-            return TopicWriter(pipeline.cluster.bootstrap_servers, sink.topic)
+            return TopicWriter(pipeline.cluster, sink.topic)
         case ParquetSink():
             return ParquetWriter(sink)
         case DeltaSink():
@@ -40,4 +40,4 @@ def rows_for(sink: SinkSpec, result: DataFrame) -> DataFrame:
 
 def dead_letter_writer(pipeline: Pipeline) -> BatchWriter:
     """The writer of the topic of dead letters."""
-    return TopicWriter(pipeline.cluster.bootstrap_servers, pipeline.dead_letters.topic)
+    return TopicWriter(pipeline.cluster, pipeline.dead_letters.topic)

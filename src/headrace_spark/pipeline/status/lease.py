@@ -17,6 +17,7 @@ from headrace.client.connections.cluster import ClusterSettings
 from headrace.client.errors import ClientError
 from headrace.client.producing.producer import BatchingProducer
 from headrace.client.reading.consumer import AssignedConsumer
+from headrace.client.security.settings import OPEN
 from headrace.model.errors import Refusal
 from headrace_spark.blocking import BlockingCluster
 from headrace_spark.pipeline.status.run_status import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.client.connections.cluster import Cluster
+    from headrace.client.security.settings import ClientSecurity
     from headrace.wire.batches.records import Record
 
 CLIENT_ID = "headrace-pipeline"
@@ -81,6 +83,7 @@ class RunLease:
         take_over: bool,
         on_stop: Callable[[str], None],
         on_taken_over: Callable[[RunStatus], None],
+        security: ClientSecurity = OPEN,
     ) -> None:
         self._on_stop = on_stop
         self._on_taken_over = on_taken_over
@@ -92,7 +95,7 @@ class RunLease:
         self._is_lost = False
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._client = BlockingCluster(bootstrap_servers, ClusterSettings(client_id=CLIENT_ID))
+        self._client = BlockingCluster(bootstrap_servers, ClusterSettings(client_id=CLIENT_ID, security=security))
         try:
             self._producer = self._client.run(self._begin(self._client.cluster, take_over=take_over))
         except BaseException:

@@ -72,7 +72,7 @@ def _read(
     spark: SparkSession, pipeline: Pipeline, source: SourceSpec, columns: Iterable[str], is_streaming: bool
 ) -> DataFrame:
     options = {
-        "kafka.bootstrap.servers": pipeline.cluster.bootstrap_servers,
+        **pipeline.cluster.options,
         **source_options(source, is_streaming=is_streaming),
         "columns": ",".join(columns),
         **source.options,
