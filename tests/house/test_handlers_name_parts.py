@@ -13,6 +13,7 @@ import pytest
 
 from headrace.broker import node
 from headrace.servers.kafka.apis import SERVED, SERVED_TO_NODES, Apis, parts_of
+from headrace.wire.api import APIS
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -21,6 +22,8 @@ MODULES = sorted({*SERVED.values(), *SERVED_TO_NODES.values()} - {"records.produ
 PARTS = inspect.get_annotations(node.Node)
 """Each part's name and type, as written."""
 AUDIT = SimpleNamespace(is_on=True)
+AUTHORIZER = SimpleNamespace(is_on=True)
+WORLD = SimpleNamespace(clock=None)
 
 
 def handlers_module(place: str) -> ModuleType:
@@ -40,7 +43,8 @@ def test_a_handler_names_parts_of_a_node_with_their_types(place: str) -> None:
 @pytest.mark.parametrize("is_for_nodes", [False, True])
 def test_every_api_is_loaded_with_the_parts_that_it_names(is_for_nodes: bool) -> None:
     apis = Apis(
-        {name: name for name in PARTS} | {"quorum": None, "commands": None, "audit": AUDIT},
+        {name: name for name in PARTS}
+        | {"quorum": None, "commands": None, "audit": AUDIT, "authorizer": AUTHORIZER, "world": WORLD},
         is_for_nodes=is_for_nodes,
     )
     served = {**SERVED, **SERVED_TO_NODES} if is_for_nodes else SERVED
@@ -53,9 +57,20 @@ def test_a_handler_that_names_what_no_node_has_is_not_loaded(monkeypatch: pytest
     monkeypatch.setattr(
         handlers_module(place), "handle", lambda message, request, cupboard: (message, request, cupboard)
     )
-    apis = Apis({}, is_for_nodes=False)
     with pytest.raises(LookupError, match="cupboard"):
-        [apis.find(key, version) for version in range(30)]
+        [open_apis().find(key, version) for version in range(30)]
+
+
+@pytest.mark.parametrize("place", sorted(SERVED.values()))
+def test_an_api_that_does_not_say_which_rights_it_takes_is_not_loaded(place, monkeypatch) -> None:
+    key = next(key for key in SERVED if SERVED[key] == place)
+    monkeypatch.delattr(handlers_module(place), "RIGHTS")
+    with pytest.raises(LookupError, match="RIGHTS are missing"):
+        open_apis().find(key, APIS[key].version_max)
+
+
+def open_apis() -> Apis:
+    return Apis({"authorizer": SimpleNamespace(is_on=False)}, is_for_nodes=False)
 
 
 def origin(module: ModuleType, name: str) -> str:

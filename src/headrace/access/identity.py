@@ -42,3 +42,8 @@ def parse_principal(text: str) -> Principal:
     if not sign or not kind or not name:
         raise ValueError(f"{text!r} is no principal; expected its kind and its name, such as {USER}{SEPARATOR}alice")
     return Principal(kind, name)
+
+
+def parse_principals(text: str) -> frozenset[Principal]:
+    """`User:alice;User:bob`: with semicolons, since the name on a certificate has commas. Raises ValueError."""
+    return frozenset(parse_principal(part.strip()) for part in text.split(";") if part.strip())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.access.audit import Audit
 from headrace.broker.access.audit_topic import AuditTopic
+from headrace.broker.access.authorizer import Authorizer
 from headrace.broker.access.client_quotas import ClientQuotas
 from headrace.broker.access.connection_rates import ConnectionRates
 from headrace.broker.chores import Chores
@@ -75,7 +76,7 @@ from headrace.storage.store.flusher import SLOW_S
 from headrace.storage.store.log_store import LogStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from headrace.runtime.world import World
     from headrace.storage.compaction.workers import CleaningWorker
@@ -134,6 +135,7 @@ class _Base(NamedTuple):
     local: LocalNode
     quorum: Quorum
     view: MetadataView
+    authorizer: Authorizer
 
 
 class _Cluster(NamedTuple):
@@ -189,6 +191,7 @@ async def build(world: World, plan: NodePlan, health: Health | None = None) -> N
         controller=cluster.controller,
         view=view,
         commands=cluster.commands,
+        authorizer=base.authorizer,
         client_quotas=ClientQuotas(view, clock),
         connection_rates=ConnectionRates(view, clock),
         audit=_audit(base, cluster, plan),
@@ -247,7 +250,8 @@ async def _base(world: World, plan: NodePlan, health: Health) -> _Base:
     await world.threads.run(quorum.load)
     local.life = metadata.life
     tasks, view = TaskScope(health.failure.task_failed), MetadataView(node_id, quorum, configs)
-    return _Base(world, health, tasks, Counters(), topics, store, flushed, membership, local, quorum, view)
+    authorizer = Authorizer(view, world.clock, tasks)
+    return _Base(world, health, tasks, Counters(), topics, store, flushed, membership, local, quorum, view, authorizer)
 
 
 def _cluster(base: _Base, proof: NodeProof) -> _Cluster:
@@ -304,9 +308,17 @@ def _replicas(base: _Base, cluster: _Cluster) -> _Replicas:
     damage.not_opened = opening.damaged_at_start
     reconciler = Reconciler(view, topics, store, opening, fetchers, coordinators)
     fetchers.begin_anew = reconciler.begin_anew
-    cluster.commands.served = reconciler.caught_up
+    cluster.commands.served = _served(reconciler, base.authorizer)
     cluster.registration.on_lease = Leadership(base.health, topics, reconciler, cluster.leaving).leased
     return _Replicas(stage, full_disk, damage, scrub, fetchers, coordinators, reconciler)
+
+
+def _served(reconciler: Reconciler, authorizer: Authorizer) -> Callable[[], Awaitable[None]]:
+    async def served() -> None:
+        await reconciler.caught_up()
+        await authorizer.caught_up()
+
+    return served
 
 
 def _comparison(base: _Base, cluster: _Cluster) -> LogComparison:
@@ -326,7 +338,8 @@ def _audit(base: _Base, cluster: _Cluster, plan: NodePlan) -> Audit:
     view, world, counters = base.view, base.world, base.counters.audit
     settings = view.settings
     topic = AuditTopic(view, base.topics, cluster.peers, cluster.commands, world.clock, counters)
-    is_on = settings.audit_enable == "true" or (settings.audit_enable == "auto" and plan.knows_its_clients)
+    is_of_use = plan.knows_its_clients or base.authorizer.is_on
+    is_on = settings.audit_enable == "true" or (settings.audit_enable == "auto" and is_of_use)
     return Audit(view.node_id, world, settings, counters, topic, is_on=is_on)
 
 

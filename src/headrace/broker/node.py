@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from headrace.broker.access.audit import Audit
+    from headrace.broker.access.authorizer import Authorizer
     from headrace.broker.access.client_quotas import ClientQuotas
     from headrace.broker.access.connection_rates import ConnectionRates
     from headrace.broker.chores import Chores
@@ -92,7 +93,8 @@ class Node:
     view: MetadataView
     commands: Commands
 
-    # how much clients may use, and what is written down of what they do
+    # what people may do, how much clients may use, and what is written down of what they do
+    authorizer: Authorizer
     client_quotas: ClientQuotas
     connection_rates: ConnectionRates
     audit: Audit
@@ -156,6 +158,7 @@ class Node:
         first_records = self.membership.first_records()
         await self.registration.join(identity.cluster_id or new_cluster_id(self.world), first_records)
         await self.membership.note_name(self.image.cluster_id or "")
+        quorum.listen(self.authorizer)
         quorum.listen(self.reachability)
         quorum.listen(self.reconciler)
         await self.reconciler.load(quorum.deleted_topics)
@@ -163,6 +166,7 @@ class Node:
         await self.damaged_replicas.give_up_before_entry()
         await self.registration.beat_until_served()
         await self.reconciler.caught_up()
+        await self.authorizer.caught_up()
         self._serve()
         self.health.is_ready = True
 

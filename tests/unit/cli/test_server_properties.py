@@ -119,7 +119,7 @@ def test_a_listener_on_every_interface_is_told_by_the_name_of_the_machine() -> N
 
 
 def test_an_empty_text_asks_for_nothing() -> None:
-    assert meant("authorizer.class.name=\nlog.dirs=\nnode.id=\nadvertised.listeners=").configs == {}
+    assert meant("zookeeper.connect=\nlog.dirs=\nnode.id=\nadvertised.listeners=").configs == {}
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,7 @@ def test_an_empty_text_asks_for_nothing() -> None:
         ("listeners=PLAINTEXT://:99999", "with a port from 0 to 65535"),
         ("\nlog.dirs=/a,/b", "line 2: log.dirs=/a,/b: a node keeps everything in one directory"),
         ("log.dirs=/a\nmetadata.log.dir=/b", "everything is kept in one directory here"),
-        (
-            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "there are no access rules yet",
-        ),
+        ("super.users=alice", "super.users must be principals with ';' between them, such as User:alice;User:bob"),
         ("ssl.client.auth=maybe", "line 1: ssl.client.auth must be one of required, requested, none, not 'maybe'"),
         ("listener.name.x.num.partitions=1", "no setting of a listener has this name"),
         (

@@ -101,6 +101,9 @@ class Client:
         assert frame is not None, "the connection was closed instead of answered"
         return decode_response(frame, message.API_KEY, version)[1]
 
+    async def pause(self) -> None:
+        await asyncio.sleep(0.001)
+
     def vanish(self) -> None:
         self.writer.transport.abort()
 

@@ -141,6 +141,20 @@ class WaitingFetch(Protocol):
         ...
 
 
+class Reader(Protocol):
+    """Who reads, where not everybody may read everything."""
+
+    @property
+    def identity(self) -> object: ...
+
+    @property
+    def generation(self) -> int:
+        """Another one whenever what may be read may have changed."""
+        ...
+
+    def may_read(self, topic: str | bytes) -> bool: ...
+
+
 class FetchingFollower(NamedTuple):
     """A node that follows, and which of its lives."""
 
@@ -158,6 +172,9 @@ class FetchSession:
     def __init__(self, topics: TopicTable, *, session_id: int = NO_SESSION, uses_topic_ids: bool = False) -> None:
         self.follower: FetchingFollower | None = None
         """The follower that fetches; None for a consumer."""
+        self.reader: Reader | None = None
+        """None where everybody may read everything."""
+        self._reader_generation = 0
         self.throttle: Throttle | None = None
         """How fast followers that are not in sync may be served, where a topic's settings say so."""
         self.session_id = session_id
@@ -242,6 +259,9 @@ class FetchSession:
         if is_committed_only != self._is_committed_only:
             self._is_committed_only = is_committed_only
             self._dirty |= dict.fromkeys(self._partitions.values())
+        if self.reader is not None and self.reader.generation != self._reader_generation:
+            self._reader_generation = self.reader.generation
+            self._dirty |= dict.fromkeys(self._partitions.values())
         collected = Collected()
         slices_left = SLICES_MAX
         try:
@@ -305,6 +325,8 @@ class FetchSession:
         return fetched.last_stable_offset if is_committed_only else fetched.high_watermark
 
     def _read(self, part: SessionPartition, room: int, collected: Collected, is_committed_only: bool) -> Fetched:
+        if self.reader is not None and not self.reader.may_read(part.topic):
+            return FetchedPartition(part.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1, -1)
         try:
             partition = self._topics.partition(part.topic, part.index)
             if part.partition is not partition:

@@ -8,6 +8,7 @@ from headrace.broker.partitions.fetch_session import FetchSession
 from headrace.model.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
+    from headrace.broker.partitions.fetch_session import Reader
     from headrace.broker.partitions.throttling import Throttle
     from headrace.broker.partitions.topic_table import TopicTable
     from headrace.model.names import NodeId
@@ -66,10 +67,13 @@ class SessionCache:
         self._sessions[session_id] = session
         return session
 
-    def resume(self, session_id: int, epoch: int, *, uses_topic_ids: bool) -> FetchSession:
-        session = self._sessions.pop(session_id, None)
-        if session is None:
+    def resume(
+        self, session_id: int, epoch: int, *, uses_topic_ids: bool, reader: Reader | None = None
+    ) -> FetchSession:
+        session = self._sessions.get(session_id)
+        if session is None or not _is_of(session, reader):
             raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
+        del self._sessions[session_id]
         self._sessions[session_id] = session  # now the most recently used
         if epoch != session.epoch:
             raise Refusal(
@@ -92,6 +96,12 @@ class SessionCache:
 
     def _partition_count(self) -> int:
         return sum(map(len, self._sessions.values()))
+
+    def close_for(self, session_id: int, reader: Reader | None) -> None:
+        """If it is theirs who ask for it."""
+        session = self._sessions.get(session_id)
+        if session is not None and _is_of(session, reader):
+            self.close(session_id)
 
     def close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
@@ -116,3 +126,9 @@ class SessionCache:
             session_id = 1 + int(self._entropy.fraction() * (SESSION_ID_MAX - 1))
             if session_id not in self._sessions:
                 return session_id
+
+
+def _is_of(session: FetchSession, reader: Reader | None) -> bool:
+    """Nobody hears what somebody else reads by guessing a number."""
+    before = session.reader
+    return before is None or (reader is not None and before.identity == reader.identity)

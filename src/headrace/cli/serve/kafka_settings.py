@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_NO_ACCESS_RULES: Final = "there are no access rules yet: take it out, and let in only whom you trust with everything"
 _NODES_MEET: Final = (
     "nodes meet at the listener that controller.listener.names names: take this out, and say in "
     "listener.security.protocol.map what that one speaks, as CONTROLLER:SSL"
@@ -17,7 +16,6 @@ _NO_PLUGIN: Final = "a class of Java cannot run here, and without it the node wo
 
 CANNOT_BE_KEPT: Final = (
     (r"zookeeper\..*", "there is no ZooKeeper here: set process.roles=broker,controller, and node.id in place of it"),
-    (r"authorizer\.class\.name|super\.users", _NO_ACCESS_RULES),
     (r"security\.inter\.broker\.protocol", _NODES_MEET),
     (r"delegation\.token\..*", "there are no delegation tokens: take it out"),
     (r"(listener\.name\..*)?(sasl\..*(callback\.handler|login)\.class|ssl\.engine\.factory\.class)", _NO_PLUGIN),

@@ -109,7 +109,7 @@ class ConfigKey:
     is_dynamic: bool = True
     has_effect: bool = True
     element: str = ""
-    """What each value of a list must look like: a regular expression."""
+    """What a text, or each value of a list, must look like: a regular expression."""
     element_words: str = ""
 
     @property
@@ -144,6 +144,8 @@ class ConfigKey:
                 return False
             return len(set(value)) == len(value) and (not self.allowed or set(self.allowed).issuperset(value))
         if isinstance(value, str):
+            if self.element and not re.fullmatch(self.element, value):
+                return False
             return not self.allowed or value in self.allowed
         low, high = self._bounds()
         return value is None or ((low is None or value >= low) and (high is None or value <= high))
@@ -162,7 +164,8 @@ class ConfigKey:
             case ConfigType.BOOLEAN:
                 return "'true' or 'false'"
             case ConfigType.STRING:
-                return f"one of {', '.join(it or 'nothing' for it in self.allowed)}" if self.allowed else "a text"
+                allowed = ", ".join(it or "nothing" for it in self.allowed)
+                return f"one of {allowed}" if allowed else self.element_words or "a text"
             case ConfigType.PASSWORD:
                 return "a text"
             case ConfigType.LIST:

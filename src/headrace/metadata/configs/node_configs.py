@@ -29,6 +29,22 @@ IDENTITY_FLAGS = {
 
 BEHAVIOUR_CONFIGS = (
     ConfigKey(
+        "allow.everyone.if.no.acl.found",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether everybody may use what no access rule is about, where rules are obeyed.",
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "authorizer.class.name",
+        ConfigType.STRING,
+        "",
+        "Whether access rules are obeyed: empty is no; yes is whatever Kafka's users write here, such as "
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer. Then nobody may do what no rule allows. "
+        "The same on all nodes.",
+        is_dynamic=False,
+    ),
+    ConfigKey(
         "auto.create.topics.enable",
         ConfigType.BOOLEAN,
         "true",
@@ -477,6 +493,15 @@ BEHAVIOUR_CONFIGS = (
         str(100 * MiB),
         "The largest request of a client that is read; a larger one closes the connection, and takes no memory.",
         low=1024,
+        is_dynamic=False,
+    ),
+    ConfigKey(
+        "super.users",
+        ConfigType.STRING,
+        "",
+        "Who may do everything, whatever the access rules say: principals as User:alice;User:bob.",
+        element=r"\s*(?:[^\s:;]+:[^;]*[^\s;]\s*(?:;\s*|$))*",
+        element_words="principals with ';' between them, such as User:alice;User:bob",
         is_dynamic=False,
     ),
     ConfigKey(

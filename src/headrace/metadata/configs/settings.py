@@ -144,6 +144,8 @@ DEFAULT_TOPIC_SETTINGS = topic_settings_from({})
 class NodeSettings:
     """A node's effective settings, one field per entry of `BEHAVIOUR_CONFIGS`."""
 
+    allow_everyone_if_no_acl_found: bool
+    authorizer_class_name: str
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
     broker_heartbeat_interval_ms: int
@@ -202,6 +204,7 @@ class NodeSettings:
     replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_lag_time_max_ms: int
     socket_request_max_bytes: int
+    super_users: str
     transaction_max_timeout_ms: int
     transaction_state_log_num_partitions: int
     transactional_id_expiration_ms: int

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.client.errors import ClientError
 from headrace.model.errors import Refusal
 from headrace.servers.kafka.audited import audited
+from headrace.servers.kafka.gate import Gate
 from headrace.servers.kafka.interfaces import Api
 from headrace.servers.kafka.mutations import within_mutation_quota
+from headrace.servers.kafka.rights import Rights
 from headrace.wire.api import APIS, ApiKey, request_class, response_class
 from headrace.wire.frames import encode_response
 
@@ -125,6 +127,8 @@ DECIDED_BY_CONTROLLER = {
     ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
     ApiKey.ELECT_LEADERS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
@@ -148,6 +152,10 @@ class Apis:
         self._is_for_nodes = is_for_nodes
         self._served = {**SERVED, **SERVED_TO_NODES} if is_for_nodes else SERVED
         self._loaded: dict[int, Api] = {}
+        self._gate: Gate | None = None
+        """Where clients connect to a node that obeys rules. What nodes pass on was judged where it came from."""
+        if not is_for_nodes and parts["authorizer"].is_on:
+            self._gate = Gate(parts["authorizer"], parts["view"], parts["audit"], parts["world"].clock)
 
     def find(self, api_key: int, version: int) -> Api | None:
         """The API, or None if it is not served in this version."""
@@ -160,6 +168,8 @@ class Apis:
 
     def _load(self, key: ApiKey) -> Api:
         module = _handler_module(key)
+        if not self._is_for_nodes and not isinstance(getattr(module, "RIGHTS", None), Rights):
+            raise LookupError(f"{module.__name__} does not say which rights it takes: its RIGHTS are missing")
         handle = _never if key in _TWO_STAGE else self._handler(key, module, self._with_parts(module.handle))
         return Api(key.name.lower(), request_class(key), handle)
 
@@ -173,7 +183,7 @@ class Apis:
     def _handler(
         self,
         key: ApiKey,
-        module: ModuleType,  # noqa: ARG002 - what it declares besides `handle` is looked at here
+        module: ModuleType,
         handle: Callable[[Any, Request], Any],
     ) -> Callable[[Any, Request], Any]:
         """What a connection calls: whatever is to happen between it and the handler is put around that here."""
@@ -183,7 +193,7 @@ class Apis:
             handle = within_mutation_quota(key, handle, self._parts["view"])
         if not self._is_for_nodes and self._parts["audit"].is_on:  # what a node passes on was noted where it came from
             handle = audited(key, handle, self._parts["audit"])
-        return handle
+        return handle if self._gate is None else self._gate.before(key, module.RIGHTS, handle)
 
 
 def parts_of(handle: Callable[..., Any]) -> list[str]:

@@ -34,6 +34,7 @@ def kafka_server(
         node.view,
         node.stage,
         node.audit,
+        node.authorizer,
         node.client_quotas,
         node.connection_rates,
         ProduceParts(node.topics, node.examiner, node.coordinators, node.registration, node.stage, node.world.clock),

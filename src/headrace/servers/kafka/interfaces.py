@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.runtime.tasks import TaskScope
     from headrace.servers.kafka.limits.parked_fetches import ParkedFetches
     from headrace.servers.kafka.limits.woken_fetches import WokenFetches
+    from headrace.servers.kafka.record_rights import RecordRights
     from headrace.servers.kafka.slot import Slot
     from headrace.wire.messages.metadata import MetadataResponseTopic
 
@@ -117,6 +118,8 @@ class ClientConnection(Protocol):
     clock: Clock
     link: Link
     identity: Identity
+    rights: RecordRights | None
+    """What it may do with records; None where nobody is asked."""
     address: str
     is_gone: bool
 

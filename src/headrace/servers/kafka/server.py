@@ -18,9 +18,11 @@ from headrace.servers.kafka.limits.answer_memory import AnswerMemory
 from headrace.servers.kafka.limits.parked_fetches import ParkedFetches
 from headrace.servers.kafka.limits.request_memory import RequestMemory
 from headrace.servers.kafka.limits.woken_fetches import WokenFetches
+from headrace.servers.kafka.record_rights import RecordRights
 from headrace.wire.frames import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
+    from headrace.access.identity import Identity
     from headrace.access.listeners import ListenerSecurity
     from headrace.broker.access.listener_access import ListenerAccess
     from headrace.metadata.image.cluster_image import Topic
@@ -129,6 +131,11 @@ class KafkaServer:
                     await self._all_left.wait()
             except TimeoutError:
                 log.info("%d clients have not left in time; their connections are cut", len(self.connections))
+
+    def rights_of(self, identity: Identity) -> RecordRights | None:
+        """What somebody may do with records; None where nobody is asked, as nodes are not."""
+        authorizer, audit = self.parts.authorizer, self.parts.audit
+        return RecordRights(authorizer, audit, identity) if authorizer.is_on and not self.is_for_nodes else None
 
     def advertised_to(self, connection: ClientConnection) -> Address:
         """Where this client should look for this node."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.connections.connection_login import ConnectionLogin
     from headrace.servers.kafka.connections.listener import ConnectionListener
     from headrace.servers.kafka.interfaces import ParkedFetch
+    from headrace.servers.kafka.record_rights import RecordRights
 
 IN_FLIGHT_MAX = 1024  # requests without an answer; a slow disk must slow its clients, not fill our memory
 TURN_S = 0.005  # everybody else waits for as long as one connection's turn takes
@@ -72,8 +73,9 @@ class Connection:
         self._node_failed = self._failure.failed
         self._produce_parts, self._fetch_parts = parts.produce, parts.fetch
         self.link: Link
-        self.identity = NOBODY
-        """Who asks, as far as that is known by now."""
+        self._identity = NOBODY
+        self.rights: RecordRights | None = None
+        """What it may do with records; None where nobody is asked."""
         self.login: ConnectionLogin | None = None
         """None on listeners where nobody logs in."""
         self.kept_out_by: ConnectionLogin | None = None
@@ -103,6 +105,16 @@ class Connection:
         self._unread_bytes = 0
         self.last_active_s = 0.0
         self.has_asked = False
+
+    @property
+    def identity(self) -> Identity:
+        """Who asks, as far as that is known by now."""
+        return self._identity
+
+    @identity.setter
+    def identity(self, identity: Identity) -> None:
+        self._identity = identity
+        self.rights = self.server.rights_of(identity)
 
     # ---- what the network calls
 
@@ -247,7 +259,9 @@ class Connection:
             if api_key == PRODUCE and PRODUCE_MIN <= version <= PRODUCE_MAX:
                 self._has_staged = True
                 body = start + 14 + (client_id_size if client_id_size > 0 else 0)  # noqa: FURB136 - max() is slower
-                pending = produce.begin(self._produce_parts, buffer, body, frame_end, version, correlation_id)
+                pending = produce.begin(
+                    self._produce_parts, self.rights, buffer, body, frame_end, version, correlation_id
+                )
                 if is_metered:
                     pending = self.meter.staged(pending, raw[start + 14 : body], size + 4)
                 if isinstance(pending, produce.Frame):

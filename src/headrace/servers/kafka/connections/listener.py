@@ -8,6 +8,8 @@ from headrace.servers.kafka.interfaces import KafkaListener
 
 if TYPE_CHECKING:
     from headrace.access.audit import AuditSink
+    from headrace.access.identity import Identity
+    from headrace.broker.access.authorizer import Authorizer
     from headrace.broker.access.client_quotas import ClientQuotas
     from headrace.broker.access.connection_rates import ConnectionRates
     from headrace.broker.health import Health
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.handlers.records.produced_batches import ProduceParts
     from headrace.servers.kafka.limits.answer_memory import AnswerMemory
     from headrace.servers.kafka.limits.request_memory import RequestMemory
+    from headrace.servers.kafka.record_rights import RecordRights
 
 
 class ListenerParts(NamedTuple):
@@ -35,6 +38,7 @@ class ListenerParts(NamedTuple):
     view: MetadataView
     stage: AppendStage
     audit: AuditSink
+    authorizer: Authorizer
     client_quotas: ClientQuotas
     connection_rates: ConnectionRates
     produce: ProduceParts
@@ -51,6 +55,10 @@ class ConnectionListener(KafkaListener, Protocol):
     answers: AnswerMemory
     crowds: FairQueue
     large_answers: FairQueue
+
+    def rights_of(self, identity: Identity) -> RecordRights | None:
+        """What somebody may do with records; None where nobody is asked."""
+        ...
 
     def opened(self, connection: Connection) -> None: ...
 

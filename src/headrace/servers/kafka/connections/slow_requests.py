@@ -34,6 +34,7 @@ LARGE_ANSWERS = frozenset(
         ApiKey.DESCRIBE_TRANSACTIONS,
         ApiKey.DESCRIBE_PRODUCERS,
         ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_ACLS,
     }
 )
 """Encoded beside the loop, if they are not answered at once: with tens of thousands of members or partitions that takes

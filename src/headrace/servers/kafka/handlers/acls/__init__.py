@@ -1,1 +1,1 @@
-"""Access rules, of which there are none: each request is answered with that."""
+"""Access rules: created, deleted and shown, where they are obeyed."""

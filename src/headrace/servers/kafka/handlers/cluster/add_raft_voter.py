@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.servers.kafka.rights import Rights, on_cluster, words_of
 from headrace.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 if TYPE_CHECKING:
     from headrace.broker.metadata.view import MetadataView
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.ALTER),), refused=words_of(AddRaftVoterResponse))
 
 
 def handle(message: AddRaftVoterRequest, request: Request, view: MetadataView) -> AddRaftVoterResponse:

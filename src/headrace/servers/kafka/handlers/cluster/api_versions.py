@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode
 from headrace.servers.kafka.apis import advertised_versions
+from headrace.servers.kafka.rights import open_to_all
 from headrace.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -24,6 +25,9 @@ FEATURES = {"group.version": 1, "transaction.version": 2}
 Each has one level, which no request can change."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+RIGHTS = open_to_all("it says how to ask, and everybody has to know that first")
 
 
 def handle(message: ApiVersionsRequest, request: Request) -> ApiVersionsResponse:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.model.errors import ErrorCode
 from headrace.servers.kafka.authorized_operations import ON_CLUSTER, operations
 from headrace.servers.kafka.handlers.topics.addresses import address_of
+from headrace.servers.kafka.rights import Rights, Told
 from headrace.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
 
 BROKERS = 1
+
+
+RIGHTS = Rights(told=(Told((), "cluster_authorized_operations"),))
 
 
 def handle(message: DescribeClusterRequest, request: Request, view: MetadataView) -> DescribeClusterResponse:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headrace.access.operations import Operation
 from headrace.broker.membership.local_node import NODES
 from headrace.broker.metadata.store import METADATA_TOPIC
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_NODE, NO_TOPIC_ID, TopicId
 from headrace.raft.ready import Role
 from headrace.servers.kafka.asking import distinct
+from headrace.servers.kafka.rights import Rights, on_cluster, words_of
 from headrace.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 UNKNOWN: Final = -1
 PLACES_FROM: Final = 2  # before, an answer does not say where they listen, nor which disk they have
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.DESCRIBE),), refused=words_of(DescribeQuorumResponse))
 
 
 def handle(message: DescribeQuorumRequest, request: Request, quorum: Quorum, world: World) -> DescribeQuorumResponse:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.metadata.commands.node_commands import drain_node, undrain_node
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
+from headrace.servers.kafka.rights import Rights, on_cluster, words_of
 from headrace.wire.messages.drain_node import DrainNodeRequest, DrainNodeResponse
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from headrace.metadata.decisions.decision import Decision
     from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.ALTER),), refused=words_of(DrainNodeResponse))
 
 
 async def handle(message: DrainNodeRequest, request: Request, commands: Commands) -> DrainNodeResponse:

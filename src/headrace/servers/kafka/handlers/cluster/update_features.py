@@ -5,8 +5,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.handlers.cluster.api_versions import FEATURES
+from headrace.servers.kafka.rights import Rights, on_cluster, words_of
 from headrace.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -26,6 +28,9 @@ class UpgradeType(IntEnum):
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.ALTER),), refused=words_of(UpdateFeaturesResponse))
 
 
 def handle(message: UpdateFeaturesRequest, request: Request) -> UpdateFeaturesResponse:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.metadata.commands.config_commands import ResourceConfigs, alter_configs
 from headrace.servers.kafka.handlers.configs.incremental_alter_configs import alter
+from headrace.servers.kafka.rights import Each, Rights, right_on_configs
 from headrace.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -17,7 +19,15 @@ if TYPE_CHECKING:
     from headrace.broker.membership.commands import Commands
     from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.configs.config_keys import ConfigResource
+    from headrace.model.errors import Refusal
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(resource: AlterConfigsResource, refusal: Refusal) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(refusal.code, refusal.message, resource.resource_type, resource.resource_name)
+
+
+RIGHTS = Rights(each=(Each("resources", "responses", _refused, right_on_configs(Operation.ALTER_CONFIGS)),))
 
 
 async def handle(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.metadata.configs.config_keys import ConfigResource, ResourceKind
 from headrace.metadata.image.effective_configs import ConfigEntry, describe_configs
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.tasks import Breather
 from headrace.servers.kafka.limits.answer_budget import AnswerBudget
+from headrace.servers.kafka.rights import Each, Rights, right_on_configs
 from headrace.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -28,6 +30,13 @@ if TYPE_CHECKING:
 
 
 AT_ONCE_MAX = 20  # resources that are described without giving way to others; each takes some 200 µs
+
+
+def _refused(resource: DescribeConfigsResource, refusal: Refusal) -> DescribeConfigsResult:
+    return DescribeConfigsResult(refusal.code, refusal.message, resource.resource_type, resource.resource_name)
+
+
+RIGHTS = Rights(each=(Each("resources", "results", _refused, right_on_configs(Operation.DESCRIBE_CONFIGS)),))
 
 
 def handle(

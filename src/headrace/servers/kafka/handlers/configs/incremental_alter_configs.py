@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from headrace.access.operations import Operation
 from headrace.metadata.commands.config_commands import (
     ConfigEdit,
     ConfigOperation,
@@ -12,6 +13,7 @@ from headrace.metadata.commands.config_commands import (
 )
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.handlers.configs.describe_configs import config_resource
+from headrace.servers.kafka.rights import Each, Rights, right_on_configs
 from headrace.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -28,6 +30,13 @@ if TYPE_CHECKING:
     from headrace.metadata.configs.config_keys import ConfigResource
     from headrace.metadata.decisions.decision import Decision, Outcome
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(resource: AlterConfigsResource, refusal: Refusal) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(refusal.code, refusal.message, resource.resource_type, resource.resource_name)
+
+
+RIGHTS = Rights(each=(Each("resources", "responses", _refused, right_on_configs(Operation.ALTER_CONFIGS)),))
 
 
 async def handle(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.metadata.configs.config_keys import ResourceKind
 from headrace.metadata.image.effective_configs import list_config_resources
 from headrace.model.errors import ErrorCode
+from headrace.servers.kafka.rights import Rights, error_of, on_cluster
 from headrace.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 KNOWN_TO_KAFKA = {2, 4, 8, 16, 32}  # topics, brokers, loggers of brokers, client telemetry, groups
 KINDS_FROM = 1  # version 0 lists client telemetry alone, and there is none
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.DESCRIBE_CONFIGS),), refused=error_of(ListConfigResourcesResponse))
 
 
 def handle(message: ListConfigResourcesRequest, request: Request, view: MetadataView) -> ListConfigResourcesResponse:

@@ -4,19 +4,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.authorized_operations import ON_GROUP
 from headrace.servers.kafka.limits.answer_budget import AnswerBudget
+from headrace.servers.kafka.rights import Caller, Each, Right, Rights, Told
 from headrace.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
+    Member,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(group_id: str, refusal: Refusal) -> DescribedGroup:
+    return DescribedGroup(error_code=refusal.code, error_message=refusal.message, group_id=group_id)
+
+
+def _without_hidden_topics(answer: ConsumerGroupDescribeResponse, caller: Caller) -> None:
+    """As in Kafka: members are not shown at all to whoever may not see each topic that they read."""
+    for group in answer.groups:
+        names = dict.fromkeys(name for member in group.members for name in _topics_of(member))
+        if not all(caller.may(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names):
+            group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            group.error_message = f"{caller.identity.principal} may not see each topic that the group reads"
+            group.members = []
+
+
+def _topics_of(member: Member) -> Iterator[str]:
+    yield from member.subscribed_topic_names
+    for assignment in (member.assignment, member.target_assignment):
+        yield from (topic.topic_name for topic in assignment.topic_partitions)
+
+
+RIGHTS = Rights(
+    each=(Each("group_ids", "groups", _refused, Right(Operation.DESCRIBE, ResourceType.GROUP)),),
+    told=(Told(("groups",), "authorized_operations", ResourceType.GROUP, "group_id"),),
+    seen=(Right(Operation.DESCRIBE, ResourceType.TOPIC),),
+    after=_without_hidden_topics,
+)
 
 
 async def handle(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import Refusal
 from headrace.servers.kafka.asking import joining_caller_of
+from headrace.servers.kafka.rights import Right, Rights, words_of
 from headrace.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = Rights(
+    whole=(
+        Right(Operation.READ, ResourceType.GROUP, "group_id"),
+        Right(Operation.DESCRIBE, ResourceType.TOPIC, "subscribed_topic_names"),
+    ),
+    refused=words_of(ConsumerGroupHeartbeatResponse),
+)
 
 
 async def handle(

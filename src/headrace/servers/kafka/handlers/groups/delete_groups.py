@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import Refusal
+from headrace.servers.kafka.rights import Each, Right, Rights
 from headrace.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(group_id: str, refusal: Refusal) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id, refusal.code)
+
+
+RIGHTS = Rights(each=(Each("groups_names", "results", _refused, Right(Operation.DELETE, ResourceType.GROUP)),))
 
 
 async def handle(message: DeleteGroupsRequest, request: Request, coordinators: Coordinators) -> DeleteGroupsResponse:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.asking import caller_of
 from headrace.servers.kafka.authorized_operations import ON_GROUP
 from headrace.servers.kafka.limits.answer_budget import AnswerBudget
+from headrace.servers.kafka.rights import Each, Right, Rights, Told
 from headrace.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
@@ -15,6 +17,16 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
 
 MESSAGES_FROM = 6
+
+
+def _refused(group_id: str, refusal: Refusal) -> DescribedGroup:
+    return DescribedGroup(error_code=refusal.code, group_id=group_id)
+
+
+RIGHTS = Rights(
+    each=(Each("groups", "groups", _refused, Right(Operation.DESCRIBE, ResourceType.GROUP)),),
+    told=(Told(("groups",), "authorized_operations", ResourceType.GROUP, "group_id"),),
+)
 
 
 async def handle(

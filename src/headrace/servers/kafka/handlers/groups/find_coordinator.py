@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.metadata.configs.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE
 from headrace.servers.kafka.handlers.topics.addresses import address_of
 from headrace.servers.kafka.handlers.topics.leaders import ToldLeaders
+from headrace.servers.kafka.rights import ITSELF, NEWEST, Choice, Each, Right, Rights
 from headrace.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from headrace.wire.partitioning import partition_for_coordinated
 
@@ -23,6 +25,30 @@ if TYPE_CHECKING:
 
 BATCHED_FROM = 4
 TOPIC_OF_KIND = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
+
+
+def _refused(key: str, refusal: Refusal) -> Coordinator:
+    return Coordinator(key, NO_NODE, "", -1, refusal.code, refusal.message)
+
+
+def _refused_one(message: FindCoordinatorRequest, request: Request, refusal: Refusal) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=refusal.code, error_message=refusal.message, node_id=NO_NODE, host="", port=-1
+    )
+
+
+def _on(name: str, until: int = NEWEST) -> Choice:
+    group = Right(Operation.DESCRIBE, ResourceType.GROUP, name, until=until)
+    transaction = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name, until=until)
+    kinds = {0: (group,), 1: (transaction,)}
+    return Choice((group, transaction), lambda message, _, __: kinds.get(message.key_type, ()))
+
+
+RIGHTS = Rights(
+    whole=(_on("key", until=BATCHED_FROM - 1),),
+    refused=_refused_one,
+    each=(Each("coordinator_keys", "coordinators", _refused, _on(ITSELF), since=BATCHED_FROM),),
+)
 
 
 async def handle(

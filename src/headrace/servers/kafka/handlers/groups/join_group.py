@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import Refusal
 from headrace.servers.kafka.asking import joining_caller_of
+from headrace.servers.kafka.rights import Right, Rights, error_of
 from headrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = Rights(whole=(Right(Operation.READ, ResourceType.GROUP, "group_id"),), refused=error_of(JoinGroupResponse))
 
 
 async def handle(

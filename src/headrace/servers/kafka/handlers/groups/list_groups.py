@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import Refusal
+from headrace.servers.kafka.rights import Listed, Right, Rights
 from headrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
+
+
+SEE: Final = Right(Operation.DESCRIBE, ResourceType.GROUP, "group_id", or_on_cluster=Operation.DESCRIBE)
+RIGHTS = Rights(listed=(Listed(("groups",), SEE),))
 
 
 async def handle(message: ListGroupsRequest, request: Request, coordinators: Coordinators) -> ListGroupsResponse:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_TOPIC_ID
 from headrace.servers.kafka.asking import caller_of, find_topic
+from headrace.servers.kafka.rights import Each, Right, Rights
 from headrace.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -25,6 +27,17 @@ if TYPE_CHECKING:
 
 Codes = dict[tuple[str, int], int]
 """The outcome by topic name and partition."""
+
+
+def _refused(topic: OffsetCommitRequestTopic, refusal: Refusal) -> OffsetCommitResponseTopic:
+    partitions = [OffsetCommitResponsePartition(part.partition_index, refusal.code) for part in topic.partitions]
+    return OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions)
+
+
+RIGHTS = Rights(
+    whole=(Right(Operation.READ, ResourceType.GROUP, "group_id"),),
+    each=(Each("topics", "topics", _refused, Right(Operation.READ, ResourceType.TOPIC, "name")),),
+)
 
 
 async def handle(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_TOPIC_ID
 from headrace.servers.kafka.asking import distinct, find_topic
 from headrace.servers.kafka.limits.answer_budget import AnswerBudget
+from headrace.servers.kafka.rights import Each, Listed, Right, Rights
 from headrace.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -29,6 +32,47 @@ SEVERAL_GROUPS_FROM = 8
 TOPIC_IDS_FROM = 10
 GROUP_ERROR_FROM = 2
 PARTITION_BYTES = 20  # in an answer, without what its group noted
+
+
+def _refused(topic: OffsetFetchRequestTopics, refusal: Refusal) -> OffsetFetchResponseTopics:
+    partitions = [
+        OffsetFetchResponsePartitions(index, committed_offset=-1, metadata="", error_code=refusal.code)
+        for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
+
+
+def _refused_before_groups(topic: OffsetFetchRequestTopic, refusal: Refusal) -> OffsetFetchResponseTopic:
+    partitions = [OffsetFetchResponsePartition(index, -1, -1, "", refusal.code) for index in topic.partition_indexes]
+    return OffsetFetchResponseTopic(topic.name, partitions)
+
+
+def _refused_group(group: OffsetFetchRequestGroup, refusal: Refusal) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=refusal.code)
+
+
+def _refused_only_group(message: OffsetFetchRequest, request: Request, refusal: Refusal) -> OffsetFetchResponse:
+    return _as_only_group(message, OffsetFetchResponseGroup(error_code=refusal.code), request.version)
+
+
+ALONE_UNTIL = SEVERAL_GROUPS_FROM - 1
+SEE: Final = Right(Operation.DESCRIBE, ResourceType.TOPIC, "name")
+RIGHTS = Rights(
+    whole=(Right(Operation.DESCRIBE, ResourceType.GROUP, "group_id", until=ALONE_UNTIL),),
+    refused=_refused_only_group,
+    each=(
+        Each("topics", "topics", _refused_before_groups, SEE, until=ALONE_UNTIL),
+        Each(
+            "groups",
+            "groups",
+            _refused_group,
+            Right(Operation.DESCRIBE, ResourceType.GROUP, "group_id"),
+            inside=Each("topics", "topics", _refused, SEE),
+            since=SEVERAL_GROUPS_FROM,
+        ),
+    ),
+    listed=(Listed(("topics",), SEE), Listed(("groups", "topics"), SEE)),
+)
 
 
 async def handle(

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.asking import caller_of
+from headrace.servers.kafka.rights import Right, Rights, error_of
 from headrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = Rights(whole=(Right(Operation.READ, ResourceType.GROUP, "group_id"),), refused=error_of(SyncGroupResponse))
 
 
 async def handle(message: SyncGroupRequest, request: Request, coordinators: Coordinators) -> SyncGroupResponse:

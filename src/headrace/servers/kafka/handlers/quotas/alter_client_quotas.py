@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.access.quotas.entity import EntityPart
 from headrace.metadata.commands.quota_commands import EntityEdits, QuotaEdit, alter_quotas
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.servers.kafka.rights import Each, Rights, on_cluster
 from headrace.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
     from headrace.broker.membership.commands import Commands
     from headrace.metadata.decisions.decision import Outcome
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(entry: EntryData, refusal: Refusal) -> EntryResult:
+    entity = [EntityResult(part.entity_type, part.entity_name) for part in entry.entity]
+    return EntryResult(refusal.code, refusal.message, entity)
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.ALTER_CONFIGS),), each=(Each("entries", "entries", _refused),))
 
 
 async def handle(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.access.quotas.filters import FilterPart, MatchType
 from headrace.metadata.commands.quota_commands import describe_quotas
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.servers.kafka.rights import Rights, on_cluster
 from headrace.wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -19,6 +21,13 @@ from headrace.wire.messages.describe_client_quotas import (
 if TYPE_CHECKING:
     from headrace.broker.metadata.view import MetadataView
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(_: DescribeClientQuotasRequest, __: Request, refusal: Refusal) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=refusal.code, error_message=refusal.message, entries=None)
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.DESCRIBE_CONFIGS),), refused=_refused)
 
 
 def handle(

@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.broker.partitions import deletion
 from headrace.metadata.configs.internal_topics import is_internal
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Offset
+from headrace.servers.kafka.rights import Each, Right, Rights
 from headrace.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
 
@@ -29,6 +32,16 @@ if TYPE_CHECKING:
 
 EVERYTHING = -1  # that is committed
 SETTLE_S_MAX = 2.0  # for a sync of the disk, and followers that keep up
+
+
+def _refused(topic: DeleteRecordsTopic, refusal: Refusal) -> DeleteRecordsTopicResult:
+    results = [DeleteRecordsPartitionResult(part.partition_index, -1, refusal.code) for part in topic.partitions]
+    return DeleteRecordsTopicResult(topic.name, results)
+
+
+RIGHTS = Rights(
+    each=(Each("topics", "topics", _refused, Right(Operation.DELETE, ResourceType.TOPIC, "name")),),
+)
 
 
 async def handle(

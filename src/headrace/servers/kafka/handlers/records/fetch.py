@@ -11,6 +11,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.broker.partitions.fetch_session import (
     NO_SESSION,
     FetchingFollower,
@@ -22,6 +23,7 @@ from headrace.broker.partitions.session_cache import EPOCH_CLOSES, EPOCH_OPENS
 from headrace.model.errors import DiskFailure, ErrorCode, Refusal
 from headrace.model.names import Epoch, NodeId, Offset
 from headrace.runtime.disk import ReadFault
+from headrace.servers.kafka.rights import Right, Rights
 from headrace.wire.fetch import TOPIC_IDS_FROM, encode_fetch_response
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.runtime.disk import FileSlice
     from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
+    from headrace.servers.kafka.record_rights import RecordRights
     from headrace.servers.kafka.slot import Slot
     from headrace.wire.messages.fetch import FetchRequest
 
@@ -54,6 +57,9 @@ class FetchParts(NamedTuple):
     counters: Counters
     health: Health
     world: World
+
+
+RIGHTS = Rights(inside=(Right(Operation.READ, ResourceType.TOPIC, "topics"),))
 
 
 def begin(parts: FetchParts, message: FetchRequest, request: Request, slot: Slot) -> PendingFetch | None:
@@ -95,11 +101,12 @@ def _session(parts: FetchParts, message: FetchRequest, request: Request) -> tupl
     sessions = parts.sessions
     follower = _follower(message, request)
     uses_ids = request.version >= TOPIC_IDS_FROM
+    rights = request.connection.rights
     is_full = message.session_epoch in {EPOCH_CLOSES, EPOCH_OPENS}
     if is_full:
-        session = _new_session(sessions, message, follower, uses_topic_ids=uses_ids)
+        session = _new_session(sessions, message, follower, rights, uses_topic_ids=uses_ids)
     else:
-        session = sessions.resume(message.session_id, message.session_epoch, uses_topic_ids=uses_ids)
+        session = sessions.resume(message.session_id, message.session_epoch, uses_topic_ids=uses_ids, reader=rights)
         if session.on_change is not None:
             session.on_change.hurry()
     session.begin_request(message.unanswered)
@@ -107,7 +114,7 @@ def _session(parts: FetchParts, message: FetchRequest, request: Request) -> tupl
         for index in gone.partitions:
             session.forget(gone.topic_id if uses_ids else gone.topic, index)
     size_before = len(session)
-    session.follower = follower
+    session.follower, session.reader = follower, rights
     for topic in message.topics:
         key = topic.topic_id if uses_ids else topic.topic
         for part in topic.partitions:
@@ -130,10 +137,15 @@ def _session(parts: FetchParts, message: FetchRequest, request: Request) -> tupl
 
 
 def _new_session(
-    sessions: SessionCache, message: FetchRequest, follower: FetchingFollower | None, *, uses_topic_ids: bool
+    sessions: SessionCache,
+    message: FetchRequest,
+    follower: FetchingFollower | None,
+    rights: RecordRights | None,
+    *,
+    uses_topic_ids: bool,
 ) -> FetchSession:
     if message.session_id != NO_SESSION:
-        sessions.close(message.session_id)
+        sessions.close_for(message.session_id, rights)
     if message.session_epoch != EPOCH_OPENS or not message.topics:
         return sessions.passing()
     if follower is not None:
@@ -293,6 +305,8 @@ class PendingFetch:
     def _answer(self, collected: Collected, *, is_first_turn: bool) -> bool:
         """Send it; or, if some of it is not in memory, fetch that in a thread first. True if the slot is filled."""
         self._is_done = True
+        if collected.has_error:
+            self._note_refusals(collected)
         self._session.note_told(collected, self._number, self._clock.monotonic_s())
         cold = [piece for piece in collected.slices() if not piece.file.is_cached(piece.position, piece.size)]
         if cold:
@@ -301,6 +315,13 @@ class PendingFetch:
             return False
         self._send(collected, is_first_turn=is_first_turn)
         return True
+
+    def _note_refusals(self, collected: Collected) -> None:
+        rights = self._request.connection.rights
+        if rights is not None:
+            refused = (part for part, it in collected.results if it.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for topic in dict.fromkeys(part.topic for part in refused):
+                rights.no_read(topic)
 
     async def _warm_and_send(self, collected: Collected, cold: list[FileSlice]) -> None:
         try:

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Epoch, TopicPartition
 from headrace.servers.kafka.handlers.records.fetch import READ_COMMITTED
+from headrace.servers.kafka.rights import Each, Right, Rights
 from headrace.storage.files.damage import DamagedLog
 from headrace.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -41,6 +44,16 @@ SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 Place = tuple[int, int, int]
 """Timestamp, offset and leader epoch."""
 NOWHERE: Final[Place] = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
+
+
+def _refused(topic: ListOffsetsTopic, refusal: Refusal) -> ListOffsetsTopicResponse:
+    answers = [ListOffsetsPartitionResponse(part.partition_index, refusal.code) for part in topic.partitions]
+    return ListOffsetsTopicResponse(topic.name, answers)
+
+
+RIGHTS = Rights(
+    each=(Each("topics", "topics", _refused, Right(Operation.DESCRIBE, ResourceType.TOPIC, "name")),),
+)
 
 
 async def handle(

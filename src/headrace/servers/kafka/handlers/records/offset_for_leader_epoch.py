@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Epoch
+from headrace.servers.kafka.rights import Each, Right, Rights
 from headrace.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 
 if TYPE_CHECKING:
     from headrace.broker.partitions.topic_table import TopicTable
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(topic: OffsetForLeaderTopic, refusal: Refusal) -> OffsetForLeaderTopicResult:
+    return OffsetForLeaderTopicResult(
+        topic.topic, [EpochEndOffset(refusal.code, wanted.partition) for wanted in topic.partitions]
+    )
+
+
+RIGHTS = Rights(
+    each=(Each("topics", "topics", _refused, Right(Operation.DESCRIBE, ResourceType.TOPIC, "topic")),),
+)
 
 
 def handle(message: OffsetForLeaderEpochRequest, request: Request, topics: TopicTable) -> OffsetForLeaderEpochResponse:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.handlers.records.produced_batches import ProducedBatches, refused
+from headrace.servers.kafka.rights import Right, Rights
 from headrace.servers.kafka.slot import Slot
 from headrace.wire.batches.examination import TakesLong
 from headrace.wire.produce import (
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.broker.partitions.writing import AppendStage
     from headrace.servers.kafka.handlers.records.produced_batches import ProduceParts, Result
     from headrace.servers.kafka.interfaces import ClientConnection
+    from headrace.servers.kafka.record_rights import RecordRights
 
     Results = list[tuple[str | bytes, list[Result]]]
     """By topic, in the order of the request."""
@@ -248,8 +251,22 @@ class PendingOne(PendingProduce):
         return encode_one_success(self.correlation_id, self._version, self._topic, partition.index, offsets)
 
 
+RIGHTS = Rights(
+    inside=(
+        Right(Operation.WRITE, ResourceType.TOPIC, "topic_data"),
+        Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),
+    )
+)
+
+
 def begin(
-    parts: ProduceParts, buffer: Buffer, position: int, end: int, version: int, correlation_id: int
+    parts: ProduceParts,
+    rights: RecordRights | None,
+    buffer: Buffer,
+    position: int,
+    end: int,
+    version: int,
+    correlation_id: int,
 ) -> PendingProduce | Frame:
     """First stage: check every batch and stage it for this turn's write. `position` is where the client id ends.
 
@@ -257,9 +274,11 @@ def begin(
     """
     one = decode_one_batch(buffer.raw, position, end, version)
     if one is None or not ACKS_ALL <= one[0] <= ACKS_LEADER:
-        return _begin_some(parts, Frame(buffer.raw, buffer.view, position, end, version, correlation_id))
+        return _begin_some(parts, rights, Frame(buffer.raw, buffer.view, position, end, version, correlation_id))
     acks, timeout_ms, topic, index, start, size = one
     try:
+        if rights is not None and not rights.may_write(topic):
+            raise rights.no_write(topic)
         writer = parts.topics.partition(topic, index).writer
         append = writer.admit(buffer.view[start : start + size], acks, version, None, buffer.raw, start)
     except Refusal as refusal:
@@ -269,10 +288,10 @@ def begin(
     return PendingOne(acks, timeout_ms, version, correlation_id, topic, append)
 
 
-def _begin_some(parts: ProduceParts, frame: Frame) -> PendingProduce | Frame:
+def _begin_some(parts: ProduceParts, rights: RecordRights | None, frame: Frame) -> PendingProduce | Frame:
     """A request of a few batches, if nothing has to be waited for."""
     try:
-        request = ProducedBatches(parts, frame, AT_ONCE)
+        request = ProducedBatches(parts, rights, frame, AT_ONCE)
     except TooManyPartitions:
         return frame._replace(is_crowd=True)
     results = request.begin_at_once()
@@ -284,7 +303,7 @@ def _begin_some(parts: ProduceParts, frame: Frame) -> PendingProduce | Frame:
 
 async def begin_slowly(parts: ProduceParts, connection: ClientConnection, frame: Frame) -> PendingProduce:
     """First stage of a request that has to wait for something. Nobody may change its bytes meanwhile."""
-    request = ProducedBatches(parts, frame, AT_ONCE)
+    request = ProducedBatches(parts, connection.rights, frame, AT_ONCE)
     pending = PendingInTurns(connection, request, frame)
     await pending.begin(request, parts.stage)
     return pending
@@ -294,7 +313,7 @@ async def serve_crowd(parts: ProduceParts, connection: ClientConnection, frame: 
     """Both stages of a request with very many batches. What is known of them takes memory until it is answered, so
     there should be few such requests at a time, and fewer that begin."""
     async with connection.server.crowds_beginning.turn(connection.address):
-        request = ProducedBatches(parts, frame, PARTITIONS_MAX)
+        request = ProducedBatches(parts, connection.rights, frame, PARTITIONS_MAX)
         pending = PendingCrowd(connection, request, frame)
         await pending.begin(request, parts.stage)
     if not pending.acks:

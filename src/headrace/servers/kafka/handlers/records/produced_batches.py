@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.replication.open_transactions import TransactionClaim
     from headrace.runtime.clock import Clock
     from headrace.servers.kafka.handlers.records.produce import Frame
+    from headrace.servers.kafka.record_rights import RecordRights
     from headrace.wire.batches.examination import Demands, Examined
 
     Result = PendingAppend | ProduceOutcome
@@ -93,8 +94,10 @@ class ProducedBatch:
 class ProducedBatches:
     """Of one request. Raises Malformed, TooManyPartitions if there are more than `most` topics, or partitions."""
 
-    def __init__(self, parts: ProduceParts, frame: Frame, most: int) -> None:
+    def __init__(self, parts: ProduceParts, rights: RecordRights | None, frame: Frame, most: int) -> None:
         self._parts = parts
+        self._rights = rights
+        """What its client may do; None where nobody is asked."""
         self._frame = frame
         self._transactional_id, self.acks, self.timeout_ms, self._topics = decode_produce(
             frame.raw, _after_header(frame), frame.end, frame.version, most
@@ -260,6 +263,12 @@ class ProducedBatches:
         if not -1 <= self.acks <= 1:
             name = f"{batch.topic!r}-{batch.index}"
             raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks for {name} must be -1 (all), 0 or 1")
+        rights = self._rights
+        if rights is not None:
+            if self._transactional_id is not None and not rights.may_use(self._transactional_id):
+                raise rights.no_use(self._transactional_id)
+            if not rights.may_write(batch.topic):
+                raise rights.no_write(batch.topic)
         return self._parts.topics.partition(batch.topic, batch.index)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.metadata.commands.partition_commands import Reassignment, reassign
 from headrace.metadata.decisions.decision import Decision
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_TOPIC_ID, LogId, NodeId
+from headrace.servers.kafka.rights import Rights, on_cluster, words_of
 from headrace.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from headrace.metadata.decisions.decision import Outcome
     from headrace.metadata.image.cluster_image import ClusterImage
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.ALTER),), refused=words_of(AlterPartitionReassignmentsResponse))
 
 
 async def handle(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.errors import ErrorCode
+from headrace.access.operations import Operation
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.servers.kafka.asking import distinct
+from headrace.servers.kafka.rights import Rights, on_cluster
 from headrace.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -22,27 +24,31 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
 
 
+def _refused(message: AlterReplicaLogDirsRequest, request: Request, refusal: Refusal) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(results=list(_results(message, lambda _, __, ___: refusal.code)))
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.ALTER),), refused=_refused)
+
+
 def handle(
     message: AlterReplicaLogDirsRequest, request: Request, view: MetadataView, topics: TopicTable, world: World
 ) -> AlterReplicaLogDirsResponse:
-    results = _results(message, world.disk.location, lambda topic, index: _standing(view, topics, topic, index))
-    return AlterReplicaLogDirsResponse(results=list(results))
+    def standing(path: str, topic: str, index: int) -> ErrorCode:
+        is_ours = path == world.disk.location
+        return _standing(view, topics, topic, index) if is_ours else ErrorCode.LOG_DIR_NOT_FOUND
+
+    return AlterReplicaLogDirsResponse(results=list(_results(message, standing)))
 
 
 def _results(
-    message: AlterReplicaLogDirsRequest, location: str, standing: Callable[[str, int], ErrorCode]
+    message: AlterReplicaLogDirsRequest, standing: Callable[[str, str, int], ErrorCode]
 ) -> Iterator[AlterReplicaLogDirTopicResult]:
     for directory in {item.path: item for item in message.dirs}.values():
-        is_ours = directory.path == location
         for topic, indexes in distinct((item.name, item.partitions) for item in directory.topics).items():
             yield AlterReplicaLogDirTopicResult(
                 topic,
-                [
-                    AlterReplicaLogDirPartitionResult(
-                        index, standing(topic, index) if is_ours else ErrorCode.LOG_DIR_NOT_FOUND
-                    )
-                    for index in indexes
-                ],
+                [AlterReplicaLogDirPartitionResult(index, standing(directory.path, topic, index)) for index in indexes],
             )
 
 

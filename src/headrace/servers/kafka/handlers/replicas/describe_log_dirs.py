@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.model.errors import ErrorCode
 from headrace.servers.kafka.asking import distinct
+from headrace.servers.kafka.rights import Rights, error_of, on_cluster
 from headrace.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsPartition,
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from headrace.broker.replicas.cleaner import LogCleaner
     from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.DESCRIBE),), refused=error_of(DescribeLogDirsResponse))
 
 
 async def handle(

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.metadata.commands.partition_commands import elect_leaders
 from headrace.metadata.elections.partition_leaders import Election, ElectionKind, partitions_of
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_TOPIC_ID, LogId, TopicPartition
+from headrace.servers.kafka.rights import Rights, on_cluster
 from headrace.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -27,6 +29,21 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
 
 ERROR_FOR_ALL_FROM = 1  # before, an answer speaks of single partitions only
+
+
+def _refused_as_one(message: ElectLeadersRequest, request: Request, refusal: Refusal) -> ElectLeadersResponse:
+    if request.version >= ERROR_FOR_ALL_FROM:
+        return ElectLeadersResponse(error_code=refusal.code)
+    topics = [
+        ReplicaElectionResult(
+            topic.topic, [PartitionResult(index, refusal.code, refusal.message) for index in topic.partitions]
+        )
+        for topic in message.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(replica_election_results=topics)
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.ALTER),), refused=_refused_as_one)
 
 
 async def handle(

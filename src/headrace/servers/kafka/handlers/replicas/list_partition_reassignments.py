@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
+from headrace.servers.kafka.rights import Rights, on_cluster, words_of
 from headrace.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.image.cluster_image import Partition, Topic
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.DESCRIBE),), refused=words_of(ListPartitionReassignmentsResponse))
 
 
 def handle(

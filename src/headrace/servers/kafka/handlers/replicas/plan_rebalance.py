@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headrace.access.operations import Operation
 from headrace.metadata.commands.assignments import usable_nodes
 from headrace.metadata.commands.partition_commands import plan_rebalance
 from headrace.metadata.elections.partition_leaders import partitions_of
 from headrace.model.errors import ErrorCode
 from headrace.model.names import NO_NODE, LogId, NodeId
+from headrace.servers.kafka.rights import Rights, on_cluster, words_of
 from headrace.wire.messages.plan_rebalance import (
     MovingPartition,
     MovingTopic,
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
 
 PLANS: Final = "plans"
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.DESCRIBE),), refused=words_of(PlanRebalanceResponse))
 
 
 async def handle(

@@ -5,15 +5,25 @@ An operator asks for it, and a follower that twice got bytes from here which do 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from headrace.access.operations import Operation
 from headrace.model.errors import ErrorCode
+from headrace.servers.kafka.rights import Choice, Rights, on_cluster, words_of
 from headrace.wire.messages.scrub_logs import DamagedPlace, ScrubLogsRequest, ScrubLogsResponse
 
 if TYPE_CHECKING:
     from headrace.broker.metadata.view import MetadataView
     from headrace.broker.replicas.scrub import Scrub
     from headrace.servers.kafka.interfaces import Request
+
+
+BEGIN: Final = on_cluster(Operation.ALTER)
+LOOK: Final = on_cluster(Operation.DESCRIBE)
+RIGHTS = Rights(
+    whole=(Choice((BEGIN, LOOK), lambda message, _, __: (LOOK if message.is_question else BEGIN,)),),
+    refused=words_of(ScrubLogsResponse),
+)
 
 
 def handle(message: ScrubLogsRequest, request: Request, view: MetadataView, scrub: Scrub) -> ScrubLogsResponse:

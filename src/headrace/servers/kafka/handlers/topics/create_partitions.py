@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.metadata.commands.assignments import ManualAssignment
 from headrace.metadata.commands.topic_commands import MorePartitions, create_partitions
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
+from headrace.servers.kafka.rights import Each, Right, Rights
 from headrace.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -18,6 +20,15 @@ from headrace.wire.messages.create_partitions import (
 if TYPE_CHECKING:
     from headrace.broker.membership.commands import Commands
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(topic: CreatePartitionsTopic, refusal: Refusal) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(topic.name, refusal.code, refusal.message)
+
+
+RIGHTS = Rights(
+    each=(Each("topics", "results", _refused, Right(Operation.ALTER, ResourceType.TOPIC, "name")),),
+)
 
 
 async def handle(message: CreatePartitionsRequest, request: Request, commands: Commands) -> CreatePartitionsResponse:

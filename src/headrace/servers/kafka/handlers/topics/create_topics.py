@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.metadata.commands.assignments import ManualAssignment
 from headrace.metadata.commands.topic_commands import CreatedTopic, NewTopic, create_topics
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NodeId
+from headrace.servers.kafka.rights import Caller, Each, Right, Rights
 from headrace.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -21,6 +23,26 @@ if TYPE_CHECKING:
     from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.decisions.decision import Outcome
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(topic: CreatableTopic, refusal: Refusal) -> CreatableTopicResult:
+    return CreatableTopicResult(name=topic.name, error_code=refusal.code, error_message=refusal.message)
+
+
+def _without_configs(answer: CreateTopicsResponse, caller: Caller) -> None:
+    """Who may create a topic may still not look at its settings. Its sizes are settings, too."""
+    for topic in answer.topics:
+        if not topic.error_code and not caller.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+            topic.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topic.num_partitions = topic.replication_factor = -1
+            topic.configs = None
+
+
+RIGHTS = Rights(
+    each=(Each("topics", "topics", _refused, Right(Operation.CREATE, ResourceType.TOPIC, "name", Operation.CREATE)),),
+    seen=(Right(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),),
+    after=_without_configs,
+)
 
 
 async def handle(

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.metadata.commands.topic_commands import DeletedTopic, TopicReference, delete_topics
 from headrace.model.errors import ErrorCode, Refusal
-from headrace.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from headrace.servers.kafka.rights import Each, Right, Rights
+from headrace.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 
 if TYPE_CHECKING:
     from headrace.broker.membership.commands import Commands
@@ -15,6 +22,22 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
 
 BY_ID_FROM = 6
+
+
+def _refused(topic: DeleteTopicState | str, refusal: Refusal) -> DeletableTopicResult:
+    """Whoever names an id does not hear the name."""
+    if isinstance(topic, str):
+        return DeletableTopicResult(topic, error_code=refusal.code, error_message=refusal.message)
+    return DeletableTopicResult(topic.name, topic.topic_id, refusal.code, refusal.message)
+
+
+BY_ID_FROM = 6
+RIGHTS = Rights(
+    each=(
+        Each("topic_names", "responses", _refused, Right(Operation.DELETE, ResourceType.TOPIC), until=BY_ID_FROM - 1),
+        Each("topics", "responses", _refused, Right(Operation.DELETE, ResourceType.TOPIC, "name"), since=BY_ID_FROM),
+    ),
+)
 
 
 async def handle(

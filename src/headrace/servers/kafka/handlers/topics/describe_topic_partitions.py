@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.broker.partitions.topic_table import missing_topic_code
 from headrace.metadata.configs.internal_topics import is_internal
 from headrace.model.errors import ErrorCode
 from headrace.servers.kafka.authorized_operations import ON_TOPIC
 from headrace.servers.kafka.handlers.topics.leaders import ToldLeaders, leader_error
+from headrace.servers.kafka.rights import Each, Right, Rights, Scene, Told
 from headrace.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 
 if TYPE_CHECKING:
@@ -22,9 +25,25 @@ if TYPE_CHECKING:
     from headrace.broker.metadata.view import MetadataView
     from headrace.broker.partitions.topic_table import TopicTable
     from headrace.metadata.image.cluster_image import Partition, Topic
+    from headrace.model.errors import Refusal
     from headrace.servers.kafka.interfaces import Request
 
 PAGE_MAX: Final = 2000  # Kafka's max.request.partition.size.limit
+
+
+def _refused(topic: TopicRequest, refusal: Refusal) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(refusal.code, topic.name)
+
+
+def _all(scene: Scene) -> list[TopicRequest]:
+    return [TopicRequest(topic.name) for topic in scene.image.sorted_topics()]
+
+
+SEE: Final = Right(Operation.DESCRIBE, ResourceType.TOPIC, "name")
+RIGHTS = Rights(
+    each=(Each("topics", "topics", _refused, SEE, all=_all),),
+    told=(Told(("topics",), "topic_authorized_operations", ResourceType.TOPIC, "name"),),
+)
 
 
 def handle(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.broker.coordination.internal_topics import create_missing
 from headrace.broker.partitions.topic_table import missing_topic_code
 from headrace.metadata.configs.internal_topics import is_internal
@@ -15,6 +16,7 @@ from headrace.runtime.tasks import Breather
 from headrace.servers.kafka.authorized_operations import ON_CLUSTER, ON_TOPIC, operations
 from headrace.servers.kafka.handlers.topics.addresses import address_of
 from headrace.servers.kafka.handlers.topics.leaders import ToldLeaders, leader_error
+from headrace.servers.kafka.rights import Choice, Each, Listed, Right, Rights, Scene, Told
 from headrace.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -44,6 +46,41 @@ NULL_NAME_FROM = 12  # before, an answer must have a name, though a request coul
 WIDE = 1000  # topics or partitions in an answer; more of them take milliseconds
 CREATED_AT_ONCE = 1000  # topics that one request may make
 ALL_WHEN_EMPTY_UNTIL = 0  # in version 0 an empty list asks for all topics; later, null does
+
+
+def _refused(topic: MetadataRequestTopic, refusal: Refusal) -> MetadataResponseTopic:
+    """Whoever names an id does not hear the name."""
+    return MetadataResponseTopic(refusal.code, topic.name, topic.topic_id)
+
+
+def _refused_with_name(topic: MetadataRequestTopic, refusal: Refusal) -> MetadataResponseTopic:
+    return MetadataResponseTopic(refusal.code, topic.name or "", topic.topic_id)
+
+
+SEE: Final = Right(Operation.DESCRIBE, ResourceType.TOPIC, "name")
+CREATE: Final = Right(Operation.CREATE, ResourceType.TOPIC, "name", or_on_cluster=Operation.CREATE)
+
+
+def _taken(message: MetadataRequest, topic: MetadataRequestTopic, scene: Scene) -> tuple[Right, ...]:
+    """To ask for what is not there creates it."""
+    may_create = message.allow_auto_topic_creation and scene.settings.auto_create_topics_enable
+    is_named = topic.topic_id == NO_TOPIC_ID and topic.name is not None
+    is_created = may_create and is_named and scene.image.topic_named(topic.name or "") is None
+    return (SEE, CREATE) if is_created else (SEE,)
+
+
+TAKEN: Final = Choice((SEE, CREATE), _taken)
+RIGHTS = Rights(
+    each=(
+        Each("topics", "topics", _refused_with_name, TAKEN, tells_more=True, until=NULL_NAME_FROM - 1),
+        Each("topics", "topics", _refused, TAKEN, tells_more=True, since=NULL_NAME_FROM),
+    ),
+    listed=(Listed(("topics",), SEE),),
+    told=(
+        Told(("topics",), "topic_authorized_operations", ResourceType.TOPIC, "name"),
+        Told((), "cluster_authorized_operations"),
+    ),
+)
 
 
 def handle(

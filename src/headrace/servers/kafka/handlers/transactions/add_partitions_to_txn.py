@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.coordinators.transactions.answers import ADD_KNOWS_FENCED, known_error
 from headrace.coordinators.transactions.coordinator import AddPartitions
 from headrace.model.errors import ErrorCode
 from headrace.model.names import ProducerId, TopicPartition
+from headrace.servers.kafka.rights import Each, Right, Rights, on_cluster
 from headrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -25,11 +27,46 @@ if TYPE_CHECKING:
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.image.cluster_image import ClusterImage
+    from headrace.model.errors import Refusal
     from headrace.servers.kafka.interfaces import Request
 
 BATCHED_FROM = 4
 BUMPING_FROM = 5
 BUMPING_VERSION = 2  # of transactions: each has an epoch of its own (KIP-890)
+
+
+def _refused(topic: AddPartitionsToTxnTopic, refusal: Refusal) -> AddPartitionsToTxnTopicResult:
+    results = [AddPartitionsToTxnPartitionResult(index, refusal.code) for index in topic.partitions]
+    return AddPartitionsToTxnTopicResult(topic.name, results)
+
+
+def _refused_as_one(
+    message: AddPartitionsToTxnRequest, request: Request, refusal: Refusal
+) -> AddPartitionsToTxnResponse:
+    if request.version >= BATCHED_FROM:
+        return AddPartitionsToTxnResponse(error_code=refusal.code)
+    topics = [_refused(topic, refusal) for topic in message.v3_and_below_topics]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+
+
+ALONE_UNTIL = BATCHED_FROM - 1
+RIGHTS = Rights(
+    whole=(
+        Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "v3_and_below_transactional_id", until=ALONE_UNTIL),
+        on_cluster(Operation.CLUSTER_ACTION, since=BATCHED_FROM),
+    ),
+    refused=_refused_as_one,
+    each=(
+        Each(
+            "v3_and_below_topics",
+            "results_by_topic_v3_and_below",
+            _refused,
+            Right(Operation.WRITE, ResourceType.TOPIC, "name"),
+            is_all_or_nothing=True,
+            until=ALONE_UNTIL,
+        ),
+    ),
+)
 
 
 async def handle(

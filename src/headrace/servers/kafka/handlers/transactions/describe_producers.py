@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.runtime.tasks import Breather
 from headrace.servers.kafka.asking import distinct
 from headrace.servers.kafka.limits.answer_budget import AnswerBudget
+from headrace.servers.kafka.rights import Each, Right, Rights
 from headrace.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
+    TopicRequest,
     TopicResponse,
 )
 
@@ -26,6 +29,14 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
 
 STATE_BYTES: Final = 40  # of a producer in an answer
+
+
+def _refused(topic: TopicRequest, refusal: Refusal) -> TopicResponse:
+    answers = [PartitionResponse(index, refusal.code, refusal.message) for index in topic.partition_indexes]
+    return TopicResponse(topic.name, answers)
+
+
+RIGHTS = Rights(each=(Each("topics", "topics", _refused, Right(Operation.READ, ResourceType.TOPIC, "name")),))
 
 
 async def handle(

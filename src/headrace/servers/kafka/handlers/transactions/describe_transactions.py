@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import Refusal
 from headrace.servers.kafka.limits.answer_budget import AnswerBudget
+from headrace.servers.kafka.rights import Each, Listed, Right, Rights
 from headrace.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -15,6 +17,23 @@ from headrace.wire.messages.describe_transactions import (
 if TYPE_CHECKING:
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(transactional_id: str, refusal: Refusal) -> TransactionState:
+    return TransactionState(error_code=refusal.code, transactional_id=transactional_id)
+
+
+RIGHTS = Rights(
+    each=(
+        Each(
+            "transactional_ids",
+            "transaction_states",
+            _refused,
+            Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+        ),
+    ),
+    listed=(Listed(("transaction_states", "topics"), Right(Operation.DESCRIBE, ResourceType.TOPIC, "topic")),),
+)
 
 
 async def handle(

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import Refusal
 from headrace.servers.kafka.asking import caller_of
+from headrace.servers.kafka.rights import Right, Rights, error_of
 from headrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.broker.coordination.producer_ids import ProducerIds
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = Rights(
+    whole=(Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),), refused=error_of(EndTxnResponse)
+)
 
 
 async def handle(

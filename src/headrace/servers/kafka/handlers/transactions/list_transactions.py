@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.model.errors import Refusal
+from headrace.servers.kafka.rights import Listed, Right, Rights
 from headrace.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
+
+
+SEE: Final = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
+RIGHTS = Rights(listed=(Listed(("transaction_states",), SEE),))
 
 
 async def handle(

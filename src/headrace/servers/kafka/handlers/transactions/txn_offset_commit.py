@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation, ResourceType
 from headrace.coordinators.transactions.state import BUMPING_VERSION
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import ProducerId
 from headrace.servers.kafka.asking import caller_of
+from headrace.servers.kafka.rights import Each, Right, Rights
 from headrace.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -27,6 +29,20 @@ IMPLICIT_ADD_FROM = 5
 ABORTABLE_FROM = 4
 
 Codes = dict[tuple[str, int], int]
+
+
+def _refused(topic: TxnOffsetCommitRequestTopic, refusal: Refusal) -> TxnOffsetCommitResponseTopic:
+    partitions = [TxnOffsetCommitResponsePartition(part.partition_index, refusal.code) for part in topic.partitions]
+    return TxnOffsetCommitResponseTopic(topic.name, partitions)
+
+
+RIGHTS = Rights(
+    whole=(
+        Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),
+        Right(Operation.READ, ResourceType.GROUP, "group_id"),
+    ),
+    each=(Each("topics", "topics", _refused, Right(Operation.READ, ResourceType.TOPIC, "name")),),
+)
 
 
 async def handle(

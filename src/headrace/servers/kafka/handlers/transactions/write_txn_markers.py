@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.coordinators.transactions.effects import MarkerOrder
 from headrace.model.names import ProducerId, TopicPartition
+from headrace.servers.kafka.rights import Each, Right, Rights
 from headrace.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -23,8 +25,24 @@ if TYPE_CHECKING:
 
     from headrace.broker.coordination.coordinators import Coordinators
     from headrace.broker.coordination.hanging import HangingTransactions
-    from headrace.model.errors import ErrorCode
+    from headrace.model.errors import ErrorCode, Refusal
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(marker: WritableTxnMarker, refusal: Refusal) -> WritableTxnMarkerResult:
+    topics = [
+        WritableTxnMarkerTopicResult(
+            topic.name, [WritableTxnMarkerPartitionResult(index, refusal.code) for index in topic.partition_indexes]
+        )
+        for topic in marker.topics
+    ]
+    return WritableTxnMarkerResult(marker.producer_id, topics)
+
+
+RIGHTS = Rights(
+    whole=(Right(Operation.ALTER, or_on_cluster=Operation.CLUSTER_ACTION),),
+    each=(Each("markers", "markers", _refused),),
+)
 
 
 async def handle(

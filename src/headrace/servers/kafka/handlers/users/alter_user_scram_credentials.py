@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.access.authentication.known_users import SECRET_BYTES
+from headrace.access.operations import Operation
 from headrace.metadata.commands.user_commands import Change, Deletion, Upsertion, alter_scram_credentials
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.servers.kafka.rights import Rights, on_cluster
 from headrace.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -18,6 +20,17 @@ if TYPE_CHECKING:
     from headrace.metadata.decisions.decision import Outcome
     from headrace.runtime.world import World
     from headrace.servers.kafka.interfaces import Request
+
+
+def _refused(
+    message: AlterUserScramCredentialsRequest, _: Request, refusal: Refusal
+) -> AlterUserScramCredentialsResponse:
+    names = dict.fromkeys([*(it.name for it in message.deletions), *(it.name for it in message.upsertions)])
+    results = [AlterUserScramCredentialsResult(name, refusal.code, refusal.message) for name in names]
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.ALTER),), refused=_refused)
 
 
 async def handle(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from headrace.access.operations import Operation
 from headrace.metadata.commands.user_commands import DescribedUser, describe_users
 from headrace.model.errors import ErrorCode
+from headrace.servers.kafka.rights import Rights, on_cluster, words_of
 from headrace.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -17,6 +19,9 @@ from headrace.wire.messages.describe_user_scram_credentials import (
 if TYPE_CHECKING:
     from headrace.broker.metadata.view import MetadataView
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = Rights(whole=(on_cluster(Operation.DESCRIBE),), refused=words_of(DescribeUserScramCredentialsResponse))
 
 
 def handle(

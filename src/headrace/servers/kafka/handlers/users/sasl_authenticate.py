@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.servers.kafka.rights import open_to_all
 from headrace.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = open_to_all("it is how somebody logs in")
 
 
 async def handle(message: SaslAuthenticateRequest, request: Request) -> SaslAuthenticateResponse:

@@ -9,10 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.errors import ErrorCode, Refusal
+from headrace.servers.kafka.rights import open_to_all
 from headrace.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
+
+
+RIGHTS = open_to_all("it is how somebody begins to log in")
 
 
 def handle(message: SaslHandshakeRequest, request: Request) -> SaslHandshakeResponse:
