@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.raft.messages import AppendAnswer, AppendEntries, InstallSnapshot
+from headrace.model.names import Offset
+from headrace.raft.log import NO_TERM
+from headrace.raft.messages import NO_SESSION, AppendAnswer, AppendEntries, InstallSnapshot
 from headrace.raft.ready import Role
 
 if TYPE_CHECKING:
-    from headrace.model.names import NodeId, Offset
+    from headrace.model.names import NodeId
     from headrace.raft.log import Entry, RaftLog, Term
     from headrace.raft.membership import ReplicaKey
     from headrace.raft.next_ready import NextReady
@@ -72,8 +74,15 @@ class FollowerState:
         return AppendAnswer(self._me, self._term, True, end, last_term, asked_end, message.session, message.round)
 
 
+def superseded(me: ReplicaKey, term: Term) -> AppendAnswer:
+    """Whoever sent it leads no longer, and that is all that is said. It may lead again by the time that it hears this,
+    in this very term, and would take an answer to its old message for one to a new one: for a node that has lost its
+    log, or that has heard it a moment ago."""
+    return AppendAnswer(me, term, False, Offset(0), NO_TERM, Offset(0), NO_SESSION, 0)
+
+
 def refused(message: AppendEntries | InstallSnapshot, me: ReplicaKey, term: Term, log: RaftLog) -> AppendAnswer:
-    """Whoever sent it leads no longer, or its log and ours part before these entries."""
+    """Its log and ours part before these entries."""
     if isinstance(message, AppendEntries):
         asked_end = message.previous_end
         hint_term, end = log.end_of_term(message.previous_term)

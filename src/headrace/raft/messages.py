@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from headrace.model.names import NodeId, Offset
@@ -84,6 +84,9 @@ class TakeOver:
     source: ReplicaKey
     term: Term
 
+
+NO_SESSION: Final = 0
+"""Of no run of replication: each leadership counts its own from 1."""
 
 Message = RequestVote | VoteAnswer | AppendEntries | AppendAnswer | InstallSnapshot | TakeOver
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.raft.candidate_state import CandidateState
-from headrace.raft.follower_state import FollowerState, refused
+from headrace.raft.follower_state import FollowerState, superseded
 from headrace.raft.leader_state import LeaderState
 from headrace.raft.log import Term
 from headrace.raft.messages import (
@@ -293,13 +293,13 @@ class RaftNode:
     def append_entries(self, message: AppendEntries, now_ms: int) -> None:
         """The leader's log goes on so."""
         if message.term < self.term:
-            self._promise(message, refused(message, self.me, self.term, self._log))
+            self._promise(message, superseded(self.me, self.term))
         else:
             self._promise(message, self._follow_sender(message, now_ms).append(message))
 
     def _install_snapshot(self, message: InstallSnapshot, now_ms: int) -> None:
         if message.term < self.term:
-            self._promise(message, refused(message, self.me, self.term, self._log))
+            self._promise(message, superseded(self.me, self.term))
         else:
             self._promise(message, self._follow_sender(message, now_ms).install(message))
 

@@ -28,9 +28,9 @@ TWO = Membership((Voter(*ME), Voter(*OTHER)))
 THREE = Membership((Voter(*ME), Voter(*OTHER), Voter(*THIRD)))
 
 
-def node_in(membership: Membership) -> RaftNode:
+def node_in(membership: Membership, me: ReplicaKey = ME) -> RaftNode:
     log = RaftLog(Snapshot(Offset(0), NO_TERM, membership, b""))
-    return RaftNode(ME, log, HardState(), now_ms=0, chance=lambda: 0.0)
+    return RaftNode(me, log, HardState(), now_ms=0, chance=lambda: 0.0)
 
 
 def settle(node: RaftNode, now_ms: int) -> list[OutboundMessage]:
@@ -279,3 +279,57 @@ def test_a_read_that_waits_for_a_voter_is_answered_when_that_voter_is_removed() 
     node.change_membership(TWO.without(OTHER.node_id), 1000)
     answered = [read_state.token for read_state in taken(node).read_states]
     assert answered == ["first", "second"], "nobody is left who could answer them later"
+
+
+class LeaderAgain:
+    """A node that led in term 1, was replaced in term 2, and leads in term 3. What it said in term 1, in several
+    rounds, comes to a follower only now, and so does the follower's answer to that."""
+
+    def __init__(self) -> None:
+        self.node, self.follower = leader(), node_in(THREE, OTHER)
+        (first,) = appends_to(settle(self.node, 1000), OTHER)
+        self.node.step(self.answer_to(first), 1000)
+        for now_ms in (1200, 1400, 1600, 1800):
+            self.node.tick(now_ms)
+            self.late = appends_to(settle(self.node, now_ms), OTHER)[-1]
+        self.node.step(AppendEntries(THIRD, Term(2), Offset(0), NO_TERM, (), Offset(0), 1, 1), 2000)
+        self.node.tick(4000)
+        settle(self.node, 4000)
+        for is_pre_vote in (True, False):
+            self.node.step(VoteAnswer(THIRD, Term(3), is_granted=True, is_pre_vote=is_pre_vote), 4000)
+            said = settle(self.node, 4000)
+        (self.first,), (to_third,) = appends_to(said, OTHER), appends_to(said, THIRD)
+        self.node.step(accept(to_third, THIRD), 4000)
+        settle(self.node, 4000)
+
+    def hear_follower(self) -> None:
+        self.node.step(self.answer_to(self.first), 4010)
+
+    def hear_late_answer(self) -> None:
+        assert self.late.round > self.first.round
+        self.node.step(self.answer_to(self.late), 4020)
+
+    def answer_to(self, message: AppendEntries) -> AppendAnswer:
+        self.follower.step(message, 4000)
+        (answer,) = (it.message for it in settle(self.follower, 4000))
+        assert isinstance(answer, AppendAnswer)
+        return answer
+
+
+def test_an_answer_to_what_was_said_in_an_earlier_leadership_tells_of_no_loss() -> None:
+    again = LeaderAgain()
+    again.hear_follower()
+    settle(again.node, 4010)
+    again.hear_late_answer()
+    ready = again.node.ready()
+    assert ready is None or not ready.regressed
+
+
+def test_an_answer_to_what_was_said_in_an_earlier_leadership_confirms_no_read() -> None:
+    again = LeaderAgain()
+    again.answer_to(again.first)  # lost on its way
+    again.hear_late_answer()
+    again.node.read("anything", 4030)
+    ready = taken(again.node)
+    assert not ready.read_states, "nobody has said since then that it still knows this leader"
+    assert appends_to(list(ready.messages), OTHER), "it is asked"
