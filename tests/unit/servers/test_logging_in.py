@@ -343,6 +343,25 @@ async def test_a_refused_token_is_told_of_before_the_login_ends(tmp_path: Path) 
         answer = await say(client, b"\1")
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert await client.frame() is None
+        assert living.node.counters.logins.failed == 1
+
+
+async def test_a_refused_token_is_noted_though_its_client_leaves_without_a_word(tmp_path: Path) -> None:
+    issuer, stranger = Issuer(), Issuer()
+    async with guarded(tmp_path, ("OAUTHBEARER",), issuer) as living:
+        noted = Noted.of(living)
+        for last in (None, METADATA):
+            client = await living.connect()
+            await choose(client, "OAUTHBEARER")
+            await say(client, f"n,,\1auth=Bearer {stranger.token('alice')}\1\1".encode())
+            if last is None:
+                client.vanish()
+            else:
+                client.begin(last, 9)
+        await until(lambda: len(noted.events) == 2)
+        for event in noted.events:
+            assert (event.identity, event.outcome) == (NOBODY_HERE, Outcome.REFUSED)
+            assert event.detail == "OAUTHBEARER: its token is not valid: InvalidSignatureError"
 
 
 # ---- sessions (KIP-368)

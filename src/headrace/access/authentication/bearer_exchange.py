@@ -36,4 +36,4 @@ class BearerExchange:
         if isinstance(outcome, Accepted):
             return outcome
         self._denied = outcome
-        return Challenge(BearerRefusal("invalid_token").encode())
+        return Challenge(BearerRefusal("invalid_token").encode(), outcome)

@@ -12,6 +12,8 @@ class Challenge(NamedTuple):
     """It goes on: the other side is to answer this."""
 
     message: bytes
+    denied: Denied | None = None
+    """Present if it is over, and the other side has only to say that it has heard so; some leave without."""
 
 
 class Accepted(NamedTuple):

@@ -100,6 +100,7 @@ class Connection:
         self._is_going_on = False
         self._is_serving = False
         self._is_leaving = False
+        self._linger_s = 0.0
         self._is_about_to_send = False
         self._turn_began_s = 0.0
         self._unread_bytes = 0
@@ -178,9 +179,9 @@ class Connection:
         if not self._slow.is_one_under_way:  # a request that waits may lie in the buffer
             self._buffer.shrink()
 
-    def leave(self) -> None:
+    def leave(self, linger_s: float = 0.0) -> None:
         """Take no more requests, answer those under way, then close: the node stops, or somebody is not let in."""
-        self._is_leaving = True
+        self._is_leaving, self._linger_s = True, linger_s
         self.keep_pace()
         for pending in list(self._parked):
             pending.hurry()
@@ -396,7 +397,10 @@ class Connection:
         if ready:
             self.link.send(ready)
         if self._is_leaving and not slots and self._slow.produce_task is None:
-            self.link.close()
+            if self._linger_s:
+                asyncio.get_running_loop().call_later(self._linger_s, self.link.close)
+            else:
+                self.link.close()
 
     def refuse(self, reason: str) -> None:
         """Nothing sensible can follow on this connection."""

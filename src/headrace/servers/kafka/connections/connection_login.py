@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from headrace.access.authentication.exchange import Accepted, Denied, Work
+from headrace.access.authentication.exchange import Accepted, Challenge, Denied, Work
 from headrace.access.authentication.login import Login
 from headrace.access.identity import Identity
 from headrace.model.errors import ErrorCode, Refusal
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.interfaces import Request
 
 FRAME_BYTES_MAX: Final = 64 << 10  # the longest token is a few KiB
+LINGER_S: Final = 0.2  # some clients that read an answer and the end at once take it for the end alone
 BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 FOR_RENEWAL: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 FAILED: Final = "Authentication failed during authentication due to invalid credentials with SASL mechanism {}"
@@ -42,6 +43,8 @@ class ConnectionLogin:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at(connection.link.since_s + self._within_s, self._took_too_long)
         """Of the login, then of its session."""
+        self._unconfirmed: tuple[str, str, Request] | None = None
+        """A failure that the client has been told of, and has not confirmed."""
 
     @property
     def mechanisms(self) -> Sequence[str]:
@@ -73,9 +76,13 @@ class ConnectionLogin:
         self._connection.refuse(reason)
 
     def over(self) -> None:
-        """The connection is lost, or will be."""
+        """Nothing more comes of it, or the connection is lost."""
         self._timer.cancel()
         self._logins.is_done_with(self)
+        if self._unconfirmed is not None:
+            reason, claimed, request = self._unconfirmed
+            self._unconfirmed = None
+            self._logins.note_failure(self._connection, reason, claimed, request.client_id)
 
     def _took_too_long(self) -> None:
         self.make_way(f"nobody has logged in within {self._within_s:g} s")
@@ -107,13 +114,19 @@ class ConnectionLogin:
             outcome = Denied("it left before it was let in", outcome.name)
         clock = self._connection.clock
         ended = self._login.settle(outcome, clock.monotonic_s(), clock.wall_ms() / 1000)
+        self._unconfirmed = None
         if isinstance(ended, Denied):
             self._refuse(f"{mechanism}: {ended.reason}", ended.name, request)
             await asyncio.sleep(self._logins.access.failure_delay_s)
             raise Refusal(ErrorCode.SASL_AUTHENTICATION_FAILED, FAILED.format(mechanism))
         assert not isinstance(outcome, Denied)
-        if ended is None:
+        if isinstance(outcome, Challenge):
+            if outcome.denied is not None:
+                self._unconfirmed = f"{mechanism}: {outcome.denied.reason}", outcome.denied.name, request
+            if self._connection.is_gone:
+                self.over()
             return LoginAnswer(outcome.message)
+        assert ended is not None
         self._let_in(ended, request)
         return LoginAnswer(outcome.message, ended)
 
@@ -134,7 +147,7 @@ class ConnectionLogin:
         if not self._connection.is_gone:
             who = f" of {claimed!r}" if claimed else ""
             self._connection.server.log_refusal(self._connection, f"the login{who} failed: {reason}")
-            self._connection.leave()
+            self._connection.leave(LINGER_S)
 
 
 def _named(api_key: int) -> str:
