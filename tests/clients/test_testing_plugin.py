@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.testing import Broker
+from tests.certificates import Certificates
 from tests.clients.four_clients import CLIENTS, Confluent, Message
 
 if TYPE_CHECKING:
@@ -186,3 +189,32 @@ def test_a_broker_with_a_directory_keeps_its_data(tmp_path: Path) -> None:
 def test_a_broker_that_cannot_start_says_why() -> None:
     with pytest.raises(Refusal, match=r"no\.such\.setting"):
         Broker(configs={"no.such.setting": "1"}).start()
+
+
+def test_a_broker_with_users_lets_in_nobody_else() -> None:
+    with Broker(users={"alice": "secret", "bob": "other"}) as broker:
+        broker.create_topic("orders")
+        settings = broker.client_settings("alice")
+        producer = Producer(settings)
+        producer.produce("orders", b"hello")
+        assert producer.flush(30) == 0
+        for refused in ({**settings, "sasl.password": "other"}, {"bootstrap.servers": broker.bootstrap_servers}):
+            with pytest.raises(KafkaException):
+                AdminClient({**refused, "log_level": 0}).list_topics(timeout=1)
+        with pytest.raises(KeyError):
+            broker.client_settings("carol")
+
+
+def test_listeners_of_a_broker_are_settings_as_of_any_node(tmp_path: Path) -> None:
+    held = Certificates(tmp_path).issue("node")
+    configs = {
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "ssl.keystore.location": str(held.certificate),
+        "ssl.key.location": str(held.key),
+    }
+    with Broker(users={"alice": "secret"}, configs=configs) as broker:
+        settings = {**broker.client_settings("alice"), "ssl.ca.location": str(held.authority)}
+        assert settings["security.protocol"] == "SASL_SSL"
+        assert AdminClient(settings).list_topics(timeout=30).brokers
+    with pytest.raises(ValueError, match="listeners"):
+        Broker(configs={"listeners": "nonsense"})

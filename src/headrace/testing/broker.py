@@ -17,7 +17,19 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
+from headrace.access.authentication.credentials import (
+    ITERATIONS_MIN,
+    SCRAM_MECHANISMS,
+    USUAL_SALT_BYTES,
+    ScramMechanism,
+    ScramUser,
+    verifier_for,
+)
+from headrace.broker.access.users import ClusterUsers
 from headrace.broker.build import NodePlan, build
+from headrace.broker.listeners.opening import Doors
+from headrace.broker.listeners.plans import ToldPlaces, planned
+from headrace.broker.membership.membership import MembershipPlan
 from headrace.metadata.commands.topic_commands import NewTopic, TopicReference, create_topics, delete_topics
 from headrace.model.errors import Refusal
 from headrace.runtime.clock import SystemClock
@@ -34,13 +46,19 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
+    from headrace.access.authentication.credentials import ScramVerifier
     from headrace.broker.node import Node
+    from headrace.runtime.entropy import Entropy
 
 START_S: Final = 30.0  # against hangs; a start takes a tenth of a second
 QUICK: Final = {"headrace.durability": "written"}
 """A test's data need not survive a power cut, and not waiting for the disk makes tests faster."""
 AT_ONCE: Final = {"group.initial.rebalance.delay.ms": "0"}
 """A test's first consumer need not wait for others that will never come."""
+
+
+FOR_USERS: Final = "SASL_PLAINTEXT"
+MECHANISM: Final = ScramMechanism.SCRAM_SHA_256
 
 
 class Broker:
@@ -55,6 +73,10 @@ class Broker:
     `configs`: settings of the node by Kafka's names, as in docs/settings.md.
     `is_durable`: wait for the disk before a record is acknowledged, as in production. A test's data need not survive a
     power cut, so by default nothing waits.
+    `users`: names and passwords of those who may log in, by SCRAM; `client_settings` is what their clients need. If
+    `configs` say nothing of `listeners`, nobody else gets in.
+
+    Raises ValueError for listeners that cannot be.
     """
 
     def __init__(
@@ -64,10 +86,14 @@ class Broker:
         port: int = 0,
         configs: Mapping[str, str] | None = None,
         is_durable: bool = False,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="headrace-") if data_dir is None else None
         self._data_dir = data_dir if self._temporary is None else self._temporary.name
-        self._configs = {**AT_ONCE, **({} if is_durable else QUICK), **(configs or {})}
+        self._users = dict(users or {})
+        asks_who = {"listeners": f"{FOR_USERS}://127.0.0.1:0"} if self._users else {}
+        self._configs = {**AT_ONCE, **({} if is_durable else QUICK), **asks_who, **(configs or {})}
+        self._plans = planned(self._configs, ToldPlaces(listen=f"127.0.0.1:{port}"))
         self._address = Address("127.0.0.1", port)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -78,6 +104,23 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """Its address, such as `127.0.0.1:41231`: what every Kafka client calls `bootstrap.servers`."""
         return str(self._address)
+
+    def client_settings(self, user: str) -> dict[str, str]:
+        """What a Kafka client needs to log in as this user: librdkafka's names, which every command takes, too.
+
+            with Broker(users={"alice": "secret"}) as broker:
+                producer = Producer(broker.client_settings("alice"))
+
+        Where the broker's listener has TLS, add the `ssl.ca.location` of its certificate. Raises KeyError if there is
+        no such user.
+        """
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "security.protocol": self._plans.clients[0].protection.security.protocol.value,
+            "sasl.mechanism": MECHANISM.sasl_name,
+            "sasl.username": user,
+            "sasl.password": self._users[user],
+        }
 
     # ---- life
 
@@ -173,13 +216,28 @@ class Broker:
         threads = SystemThreads()
         try:
             world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
-            self.node = await build(world, NodePlan(configs=self._configs))
+            doors = Doors(self._plans, world.entropy)
+            membership = MembershipPlan(first_users=_verifiers(self._users, world.entropy))
+            knows_its_clients = self._plans.knows_its_clients
+            plan = NodePlan(membership, configs=self._configs, knows_its_clients=knows_its_clients)
+            self.node = await build(world, plan)
             await self.node.start()
-            server = kafka_server(self.node)
-            ready.set_result(await server.start(self._address))
+            users = ClusterUsers(self.node.view, world.entropy)
+            servers = [kafka_server(self.node, it.told, access=doors.access(it, users)) for it in self._plans.clients]
+            first, *_ = [await server.start(it.at) for server, it in zip(servers, self._plans.clients, strict=True)]
+            ready.set_result(first)
             await self._stop.wait()
-            await server.stop()
+            for server in servers:
+                await server.stop()
             await self.node.stop()
         finally:
             threads.close()
             disk.close()
+
+
+def _verifiers(users: Mapping[str, str], entropy: Entropy) -> dict[ScramUser, ScramVerifier]:
+    return {
+        ScramUser(name, it): verifier_for(password, it, entropy.token(USUAL_SALT_BYTES), ITERATIONS_MIN)
+        for name, password in users.items()
+        for it in SCRAM_MECHANISMS.values()
+    }

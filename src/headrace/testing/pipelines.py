@@ -26,6 +26,7 @@ from headrace_spark.blocking import BlockingCluster
 from headrace_spark.pipeline.file.loader import load
 from headrace_spark.pipeline.file.spec import (
     AvailableNow,
+    ClusterSpec,
     ConsoleSink,
     DeltaSink,
     ParquetSink,
@@ -127,7 +128,7 @@ def pipeline_result(file: Path | str, inputs: Mapping[str, Sequence[Any]]) -> Pi
     session = SparkSession.getActiveSession() or start_session("pipeline test", master="local[2]", conf=SESSION_CONF)
     directory = tempfile.TemporaryDirectory(prefix="headrace-pipeline-")
     with Broker() as broker, BlockingCluster(broker.bootstrap_servers) as client:
-        pipeline = _for_a_test(load(Path(file), bootstrap_servers=broker.bootstrap_servers), Path(directory.name))
+        pipeline = _for_a_test(load(Path(file), cluster=ClusterSpec(broker.bootstrap_servers)), Path(directory.name))
         samples = _samples_by_topic(pipeline, inputs)
         for topic in dict.fromkeys([*_topics(pipeline), *samples]):
             broker.create_topic(topic)

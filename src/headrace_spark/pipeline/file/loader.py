@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from headrace_spark.pipeline.file.spec import ClusterSpec
     from headrace_spark.pipeline.file.toml_lines import KeyPath
 
 TRIGGER_DEFAULT: AvailableNow | EverySeconds = EverySeconds(5)
@@ -51,6 +52,7 @@ def load(
     bootstrap_servers: str | None = None,
     command_config: str | None = None,
     properties: Mapping[str, str] = MappingProxyType({}),
+    cluster: ClusterSpec | None = None,
 ) -> Pipeline:
     """Read and check a pipeline's file, without Spark and without a cluster.
 
@@ -58,7 +60,8 @@ def load(
         Runner(pipeline, observer).run()
 
     `bootstrap_servers`, `command_config` (a file of a Kafka client's settings) and `properties` (some of them) are used
-    instead of what the file says. Raises PipelineError with the line, what is wrong there and what to do.
+    instead of what the file says; with `cluster`, nothing of it counts. Raises PipelineError with the line, what is
+    wrong there and what to do.
     """
     file, values = read_toml(path)
     top = Section(file, (), values, KEYS[""])
@@ -75,11 +78,10 @@ def load(
         read_expectation(section, number, sources)
         for number, section in enumerate(top.tables("expect", KEYS["expect"]), start=1)
     )
+    section = top.table("cluster", KEYS["cluster"])
     pipeline = Pipeline(
         name,
-        read_cluster(
-            top.table("cluster", KEYS["cluster"]), GivenCluster(bootstrap_servers, command_config, properties)
-        ),
+        cluster or read_cluster(section, GivenCluster(bootstrap_servers, command_config, properties)),
         sources,
         tables,
         expectations,
