@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 60.0  # against hangs only; everything waited for here takes a fraction of it
 ANY_PORT: Final = "127.0.0.1:0"
 SERVE: Final = (sys.executable, "-m", "headrace", "serve")
-_READY = re.compile(r"is ready: kafka://(\S+)(?: (http://\S+))?")
+_READY = re.compile(r"is ready: kafka://(\S+)(?: (https?://\S+))?")
 _SIGNS_OF_A_BUG = ("our fault", "Traceback", "must stop")
 
 

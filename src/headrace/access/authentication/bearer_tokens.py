@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 RSA_BITS_MIN: Final = 2048
 KEYS_MAX: Final = 100
+UNKNOWN_KEY: Final = "its token names no key that is trusted"
 OF_RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 OF_CURVE: Final = {"secp256r1": ("ES256",), "secp384r1": ("ES384",), "secp521r1": ("ES512",)}
 TYPES: Final = frozenset({"RSA", "EC"})
@@ -139,7 +140,7 @@ def checked(token: str, keys: TokenKeys, rules: TokenRules, now_s: float) -> Acc
         header = jwt.get_unverified_header(token)
         key = keys.named_by(header)
         if key is None:
-            return Denied("its token names no key that is trusted")
+            return Denied(UNKNOWN_KEY)
         if header.get("alg") not in key.algorithms:
             return Denied("its token is signed in a way that is not this key's")
         if "crit" in header:

@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace import __version__
-from headrace.broker.access.users import ClusterUsers
 from headrace.broker.build import NodePlan, build
 from headrace.broker.failure import DisplacedNode, Failure
 from headrace.broker.health import Health
 from headrace.broker.listeners.opening import Doors
+from headrace.broker.listeners.token_keys import UnusableKeys
 from headrace.broker.membership.identity import WrongIdentity
 from headrace.broker.membership.local_node import NODES
 from headrace.broker.membership.membership import MembershipPlan
@@ -44,7 +44,7 @@ from headrace.runtime.threads import SystemThreads
 from headrace.runtime.tls.settings import UnusableTls
 from headrace.runtime.world import World
 from headrace.servers.console.server import ConsoleServer
-from headrace.servers.kafka.build import kafka_server
+from headrace.servers.kafka.build import client_listeners, kafka_server
 from headrace.storage.compaction.workers import InProcess
 from headrace.storage.files.damage import DamagedLog
 from headrace.storage.segments.segment_cache import OPEN_FILES
@@ -201,18 +201,20 @@ class _ClientListeners:
 
     def __init__(self, node: Node, options: ServeOptions, doors: Doors, connections_max: int) -> None:
         self.node = node
-        self._plans = options.listeners.clients
-        users = ClusterUsers(node.view, node.world.entropy)
-        share = max(1, connections_max // len(self._plans))  # of what the system can bear
-        self._servers = [
-            kafka_server(node, plan.told, access=doors.access(plan, users), connections_max=share)
-            for plan in self._plans
-        ]
+        self._plans = options.listeners
+        self._doors = doors
+        self._connections_max = connections_max
+        self._servers: list[KafkaServer] = []
 
     async def open(self) -> list[Address]:
-        return [
-            await listen(server, plan.at, "--listen") for plan, server in zip(self._plans, self._servers, strict=True)
-        ]
+        try:
+            self._servers = await client_listeners(
+                self.node, self._plans, self._doors, connections_max=self._connections_max
+            )
+        except UnusableKeys as wrong:
+            raise CannotStart(str(wrong)) from wrong
+        places = zip(self._plans.clients, self._servers, strict=True)
+        return [await listen(server, plan.at, "--listen") for plan, server in places]
 
     async def stop(self) -> None:
         await asyncio.gather(*(server.stop() for server in self._servers))
