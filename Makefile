@@ -42,6 +42,7 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, generated code, sh
 	$(BIN)/python tools/write_settings_page.py --check
 	$(BIN)/python -m tools.write_malformed_page --check
 	$(BIN)/python -m tools.write_rooms_map --check
+	$(BIN)/python -m tools.write_rights_table --check
 	$(BIN)/python -m tools.planted --check
 	$(BIN)/python -m tools.shape --check
 
@@ -49,11 +50,12 @@ format: $(VENV)/.dev ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generate: $(VENV)/.dev ## write wire/messages from wire/schemas, docs/settings.md, docs/malformed-batches.md and the map of rooms
+generate: $(VENV)/.dev ## write wire/messages from wire/schemas, docs/settings.md, docs/malformed-batches.md, the map of rooms and the table of rights
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python tools/write_settings_page.py
 	$(BIN)/python -m tools.write_malformed_page
 	$(BIN)/python -m tools.write_rooms_map
+	$(BIN)/python -m tools.write_rights_table
 
 wheel: $(VENV)/bin/python ## build the package for `pip install --find-links dist headrace`
 	$(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .

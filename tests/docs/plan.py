@@ -33,6 +33,8 @@ SPARK_PAGE: Final = by("spark/test_spark_page.py::test_the_programs_run_as_they_
 CLUSTER_PAGE: Final = by("clients/test_cluster_page.py::test_every_command_prints_what_the_page_shows")
 DELIVERY: Final = by("clients/test_delivery_examples.py::test_a_consumer_that_crashes_keeps_its_promise")
 
+ACCESS_RULES: Final = by("clients/security/test_access_rules.py::test_rules_as_the_page_has_them")
+
 MAKE: Final = by(f"{DEVELOPERS}::test_make_knows_what_it_is_told")
 
 INSTALLS: Final = NotRun("builds or installs packages; tests/house/test_wheel.py builds and installs the wheel")
@@ -121,6 +123,13 @@ PLAN: Final[dict[str, list[tuple[str, Fate]]]] = {
     ],
     "docs/planted-bugs.md": [
         ("make planted", MAKE),
+    ],
+    "docs/security.md": [
+        (
+            "authorizer.class.name=headrace",
+            by("clients/security/test_access_rules.py::test_rules_as_the_page_has_them"),
+        ),
+        ("$ headrace acls add", by("clients/security/test_access_rules.py::test_rules_as_the_page_has_them")),
     ],
     "docs/settings.md": [
         ("headrace topics create", by(f"{ONE_NODE}::test_settings_are_given_and_shown")),

@@ -6,7 +6,13 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 
-class Operation(IntEnum):
+class Number(IntEnum):
+    """Rules and verdicts are found by these, many times in a request: hashed as numbers, and not by their names."""
+
+    __hash__ = int.__hash__
+
+
+class Operation(Number):
     """`AclOperation`."""
 
     UNKNOWN = 0
@@ -27,7 +33,7 @@ class Operation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
-class ResourceType(IntEnum):
+class ResourceType(Number):
     """`ResourceType`."""
 
     UNKNOWN = 0
@@ -40,7 +46,7 @@ class ResourceType(IntEnum):
     USER = 7
 
 
-class PatternType(IntEnum):
+class PatternType(Number):
     """How the name in a rule is meant. `MATCH` and `ANY` only stand in filters."""
 
     UNKNOWN = 0
@@ -50,7 +56,7 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
-class Permission(IntEnum):
+class Permission(Number):
     """`AclPermissionType`."""
 
     UNKNOWN = 0

@@ -194,5 +194,5 @@ async def test_many_names_are_not_remembered_without_end(server, monkeypatch):
         part = [PartitionProduceData(0, b"")]
         topics = [TopicProduceData(f"{number}-{index}", partition_data=part) for index in range(50)]
         await alice.ask(ProduceRequest(None, 1, 1000, topics), 9)
-    assert sum(len(verdicts._known) for verdicts in authorizer._remembering) <= 100
+    assert sum(len(verdicts.known) for verdicts in authorizer._remembering) <= 100
     assert code_of(await alice.ask(produce("topic"), 9)) == 0

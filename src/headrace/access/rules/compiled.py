@@ -115,6 +115,8 @@ class CompiledRules:
     def _about(self, identity: Identity, kind: ResourceType, name: str) -> Iterator[Acl]:
         """The rules for this resource that are about whoever asks, and about where they ask from."""
         for pattern in self._patterns_for(kind, name):
+            if pattern not in self._patterns:
+                continue
             for principal in (identity.principal, EVERYBODY):
                 for host in (identity.host, ANY_HOST):
                     yield from self._rules.get((pattern, principal, host), ())

@@ -32,22 +32,23 @@ _Asked = tuple["Identity", Operation, ResourceType]
 class Verdicts:
     """On one operation of one identity: whether it is allowed, by the name of what it is on."""
 
-    __slots__ = ("_authorizer", "_identity", "_kind", "_known", "_operation")
+    __slots__ = ("_authorizer", "_identity", "_kind", "_operation", "known")
 
     def __init__(self, authorizer: Authorizer, identity: Identity, operation: Operation, kind: ResourceType) -> None:
         self._authorizer = authorizer
         self._identity = identity
         self._operation = operation
         self._kind = kind
-        self._known: dict[str | bytes, bool] = {}
-        """Emptied by the authoriser, when rules change. Of topics also by id, which never comes to mean another one."""
+        self.known: dict[str | bytes, bool] = {}
+        """As far as somebody has asked. Emptied by the authoriser when rules change, and always the same object. Topics
+        also by id, which never comes to mean another one."""
 
     def allows(self, name: str | bytes) -> bool:
-        verdict = self._known.get(name)
+        verdict = self.known.get(name)
         return self._find(name) if verdict is None else verdict
 
     def forget(self) -> None:
-        self._known.clear()
+        self.known.clear()
 
     def _find(self, name: str | bytes) -> bool:
         text = name if isinstance(name, str) else self._authorizer.topic_of(name)
@@ -55,7 +56,7 @@ class Verdicts:
             return True  # there is no such topic: whoever looks it up next says so, as Kafka does of ids
         verdict = self._authorizer.decide(self._identity, self._operation, self._kind, text)
         self._authorizer.remember(self)
-        self._known[name] = verdict
+        self.known[name] = verdict
         return verdict
 
 

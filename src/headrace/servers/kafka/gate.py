@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Handle = Callable[[Any, Request], Any]
 
-AT_ONCE: Final = 200  # things that are asked about in one turn: some 10 µs for each that was not asked about before
+AT_ONCE: Final = 100  # things that are asked about in one turn: up to 20 µs for each that was not asked about before
 NOTED_MAX: Final = 20  # refusals of one request that the audit notes one by one
 IN_WORDS_MAX: Final = 1000  # of one request that are explained: an answer must not be many times as large
 TEXT_MAX: Final = 300  # characters; a name may have 32,767

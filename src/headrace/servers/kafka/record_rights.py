@@ -25,8 +25,10 @@ class RecordRights:
         self._authorizer = authorizer
         self._audit = audit
         self._readable = authorizer.verdicts(identity, Operation.READ, ResourceType.TOPIC)
-        self.may_write = authorizer.verdicts(identity, Operation.WRITE, ResourceType.TOPIC).allows
-        """By a topic's name, or its id."""
+        writable = authorizer.verdicts(identity, Operation.WRITE, ResourceType.TOPIC)
+        self.is_known_writable = writable.known.get
+        """By a topic's name, or its id: what most requests need, and one look into a dict. None: ask `may_write`."""
+        self.may_write = writable.allows
         self.may_read = self._readable.allows
 
     @property

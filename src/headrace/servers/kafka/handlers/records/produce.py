@@ -277,7 +277,7 @@ def begin(
         return _begin_some(parts, rights, Frame(buffer.raw, buffer.view, position, end, version, correlation_id))
     acks, timeout_ms, topic, index, start, size = one
     try:
-        if rights is not None and not rights.may_write(topic):
+        if rights is not None and not (rights.is_known_writable(topic) or rights.may_write(topic)):
             raise rights.no_write(topic)
         writer = parts.topics.partition(topic, index).writer
         append = writer.admit(buffer.view[start : start + size], acks, version, None, buffer.raw, start)
