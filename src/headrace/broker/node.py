@@ -161,6 +161,7 @@ class Node:
         quorum.listen(self.authorizer)
         quorum.listen(self.reachability)
         quorum.listen(self.reconciler)
+        quorum.listen(self.client_quotas)
         await self.reconciler.load(quorum.deleted_topics)
         tasks.start(self.reconciler.run(), "follow the image")
         await self.damaged_replicas.give_up_before_entry()

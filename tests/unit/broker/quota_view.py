@@ -12,6 +12,7 @@ from headrace.model.names import Millis
 if TYPE_CHECKING:
     from headrace.access.quotas.entity import QuotaEntity
     from headrace.access.quotas.keys import QuotaKey
+    from headrace.broker.metadata.quorum import ImageListener
 
 
 class HandClock:
@@ -30,6 +31,7 @@ class View:
 
     def __init__(self) -> None:
         self.image: ClusterImage = EMPTY_IMAGE
+        self.listeners: list[ImageListener] = []
         self.quota_window_num = 11
         self.quota_window_size_seconds = 1
         self.controller_quota_window_num = 11
@@ -41,4 +43,7 @@ class View:
         return self
 
     def set(self, entity: QuotaEntity, key: QuotaKey, value: float | None) -> None:
-        self.image = self.image.apply_all([QuotaChanged(entity, key.value, value)])
+        before, records = self.image, [QuotaChanged(entity, key.value, value)]
+        self.image = before.apply_all(records)
+        for listener in self.listeners:
+            listener.committed(before, records)

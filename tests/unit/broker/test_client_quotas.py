@@ -29,7 +29,9 @@ def view() -> View:
 
 @pytest.fixture
 def quotas(view: View, clock: HandClock) -> ClientQuotas:
-    return ClientQuotas(view, clock)  # type: ignore[arg-type]  # all of a view that it looks at
+    part = ClientQuotas(view, clock)  # type: ignore[arg-type]  # all of a view that it looks at
+    view.listeners.append(part)
+    return part
 
 
 def usage(quotas: ClientQuotas, identity: Identity = ALICE, client_id: str = "app") -> ClientUsage:
@@ -125,6 +127,14 @@ def test_an_answer_has_no_more_than_flows_in_a_sample_or_was_saved(
     assert mine.fetch_room(1 << 30) == 5000
     clock.now_s += 1000.0
     assert mine.fetch_room(1 << 30) == 11_000, "no more is saved than flows in the whole window"
+
+
+def test_a_snapshot_in_place_of_records_is_in_force_at_once(quotas: ClientQuotas, view: View) -> None:
+    view.listeners.clear()
+    before = view.image
+    view.set(USER_ALICE, QuotaKey.PRODUCED_BYTES, 10.0)
+    quotas.jumped(before, view.image)
+    assert usage(quotas).produced(10) == pytest.approx(1.0)
 
 
 def test_clients_that_invent_names_take_a_bounded_table(quotas: ClientQuotas, view: View) -> None:

@@ -11,13 +11,15 @@ from headrace.access.quotas.keys import KEYS_OF_CLIENTS, QuotaKey
 from headrace.access.quotas.resolution import quota_of_client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from headrace.access.identity import Identity
     from headrace.access.quotas.buckets import Bucket
     from headrace.access.quotas.entity import QuotaEntity
     from headrace.access.quotas.resolution import Quota
     from headrace.broker.metadata.view import MetadataView
+    from headrace.metadata.image.cluster_image import ClusterImage
+    from headrace.metadata.image.records import MetadataRecord
     from headrace.runtime.clock import Clock
 
 CLIENT_ID_MAX: Final = 1024  # characters that tell one client from another: a quota's name has no more
@@ -107,20 +109,28 @@ class ClientQuotas:
         self._usages: OrderedDict[tuple[str, str], ClientUsage | None] = OrderedDict()
         self.in_force = view.image.access.quotas
         """Another object when any of them has changed."""
-        self._are_any = _are_any(self.in_force)
+        self.are_any = _are_any(self.in_force)
+        """Whether any client has a quota. Asked in every turn of every connection."""
 
     def __len__(self) -> int:
         """The clients that are remembered."""
         return len(self._usages)
 
-    @property
-    def are_any(self) -> bool:
-        """Whether any client has a quota. Asked in every turn of every connection."""
-        quotas = self._view.image.access.quotas
+    # ---- what the metadata tells: see `quorum.ImageListener`
+
+    def committed(self, before: ClusterImage, records: Sequence[MetadataRecord]) -> None:  # noqa: ARG002
+        self._look_at(self._view.image)
+
+    def jumped(self, before: ClusterImage, after: ClusterImage) -> None:  # noqa: ARG002
+        self._look_at(after)
+
+    def _look_at(self, image: ClusterImage) -> None:
+        quotas = image.access.quotas
         if quotas is not self.in_force:
-            self.in_force, self._are_any = quotas, _are_any(quotas)
+            self.in_force, self.are_any = quotas, _are_any(quotas)
             self._usages.clear()
-        return self._are_any
+
+    # ---- what connections ask
 
     def usage_of(self, identity: Identity, client_id: str) -> ClientUsage | None:
         """None if there is nothing that this client must keep to. Good until `in_force` is another."""

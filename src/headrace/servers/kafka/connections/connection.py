@@ -94,7 +94,8 @@ class Connection:
         """With the partitions that each remembers."""
         self._slow = SlowRequests(self)
         self.muting = Muting(self)
-        self.meter = Meter(self, None if server.is_for_nodes else parts.client_quotas)
+        self._quotas = None if server.is_for_nodes else parts.client_quotas
+        self.meter = Meter(self, self._quotas)
         self._is_metered = False
         self._is_paused = False
         self._is_going_on = False
@@ -214,7 +215,8 @@ class Connection:
             return
         self._registration.look_at_lease(now_s)
         self._turn_began_s = now_s
-        self._is_metered = self.meter.begins_turn(now_s)
+        quotas = self._quotas
+        self._is_metered = quotas is not None and quotas.are_any and self.meter.begins_turn(now_s)
         self._is_serving = True
         try:
             try:

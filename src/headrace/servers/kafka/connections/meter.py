@@ -51,12 +51,9 @@ class Meter:
     # ---- one turn of the connection
 
     def begins_turn(self, now_s: float) -> bool:
-        """False if nothing of it is to be counted."""
-        if not self._is_counting:
-            self._usage = self._identity = None
-            return False
+        """Where any client has a quota. False if nothing of this turn is to be counted."""
         self._counted_until_s = now_s
-        return True
+        return self._is_counting
 
     def ends_turn(self) -> None:
         self._spend()
@@ -76,7 +73,7 @@ class Meter:
 
     async def counted(self, work: Coroutine[Any, Any, None]) -> None:
         """The beginning of a Produce request that takes several turns."""
-        usage = self._usage
+        usage = self._usage if self._is_counting else None
         if usage is None:
             await work
             return
