@@ -125,6 +125,12 @@ PLAN: Final[dict[str, list[tuple[str, Fate]]]] = {
         ("make planted", MAKE),
     ],
     "docs/security.md": [
+        ("listeners = ", by("docs/test_security_page.py::test_listeners_for_those_inside_and_outside")),
+        (
+            "listener.security.protocol.map = ",
+            by("docs/test_security_page.py::test_nodes_that_know_each_other_by_certificates"),
+        ),
+        ("openssl rand ", by("docs/test_security_page.py::test_nodes_that_know_each_other_by_a_secret")),
         (
             "authorizer.class.name=headrace",
             by("clients/security/test_access_rules.py::test_rules_as_the_page_has_them"),
