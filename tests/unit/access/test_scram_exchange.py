@@ -82,12 +82,26 @@ def test_ones_own_name_may_be_said_twice() -> None:
     assert isinstance(exchange.step(final_for(first, answer, "wonder", "sha256")), Accepted)
 
 
-@pytest.mark.parametrize("nonce", ["client", "clientserve", "server", "clientserver2", "clientservez", "xclientserver"])
+@pytest.mark.parametrize(
+    "nonce", ["client", "clientserve", "server", "clientserver2", "clientservez", "xclientserver", "serverserver"]
+)
 def test_the_whole_nonce_is_compared(nonce: str) -> None:
     """CVE-2024-56128: a nonce that only begins, or ends, like the right one."""
     outcome, answer = tried("alice", "wonder", nonce=nonce)
     assert answer.nonce == "clientserver"
     assert outcome == Denied("its last message belongs to another exchange", "alice")
+
+
+def test_librdkafka_before_2_6_1_says_its_own_nonce_twice_and_signs_it() -> None:
+    first = ClientFirst("alice", "client")
+    exchange = begun("alice", BOTH[0])
+    answer = ServerFirst.decode(exchange.step(first.encode()).message)
+    salted = scram_keys.salted_password("sha256", "wonder", answer.salt, answer.iterations)
+    unproven = ClientFinal(first.gs2_header.encode(), "clientclientserver", b"")
+    signed = signed_text(first, answer, unproven)
+    proof = scram_keys.client_proof("sha256", scram_keys.client_key("sha256", salted), signed)
+    final = ClientFinal(unproven.binding, unproven.nonce, proof)
+    assert isinstance(exchange.step(final.encode()), Accepted)
 
 
 def test_another_exchange_cannot_be_replayed() -> None:
