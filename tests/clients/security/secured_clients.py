@@ -6,12 +6,15 @@ What a client raises when it cannot write becomes `NotLetIn`. Why that was some 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import ssl
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import aiokafka.errors
 import kafka.errors
+import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AiokafkaPartition
 from aiokafka.abc import AbstractTokenProvider as AiokafkaTokenProvider
@@ -246,4 +249,37 @@ class KafkaPython:
         return settings
 
 
-CLIENTS: tuple[Client, ...] = (Ours(), Confluent(), Aiokafka(), KafkaPython())
+class Kcat:
+    """Of a Linux distribution, over a librdkafka of 2023."""
+
+    name = "kcat"
+
+    def write(self, servers: str, way: Way, topic: str, value: bytes) -> None:
+        self._run("-P", "-t", topic, "-p", "0", *self._settings(servers, way), stdin=value)
+
+    def read(self, servers: str, way: Way, topic: str) -> bytes:
+        return self._run("-C", "-q", "-e", "-D", "", "-t", topic, "-p", "0", *self._settings(servers, way))
+
+    def _run(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        if shutil.which("kcat") is None:
+            pytest.skip("kcat is not installed")
+        done = subprocess.run(["kcat", *arguments], input=stdin, capture_output=True, timeout=PATIENCE_S, check=False)
+        if done.returncode != 0:
+            raise NotLetIn(done.stderr.decode())
+        return done.stdout
+
+    def _settings(self, servers: str, way: Way) -> list[str]:
+        if way.mechanism == "OAUTHBEARER":
+            pytest.skip("kcat makes tokens of its own, which nobody has signed; it takes none from a file")
+        settings = {"security.protocol": way.protocol}
+        if way.protocol.endswith("SSL"):
+            settings["ssl.ca.location"] = way.ca
+        if way.shown is not None:
+            settings["ssl.certificate.location"] = str(way.shown.certificate)
+            settings["ssl.key.location"] = str(way.shown.key)
+        if way.mechanism:
+            settings |= {"sasl.mechanism": way.mechanism, "sasl.username": way.name, "sasl.password": way.secret}
+        return ["-b", servers, *(part for name, value in settings.items() for part in ("-X", f"{name}={value}"))]
+
+
+CLIENTS: tuple[Client, ...] = (Ours(), Confluent(), Aiokafka(), KafkaPython(), Kcat())
