@@ -7,11 +7,12 @@ python tools/write_settings_page.py --check   exit 1 if it is out of date
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.metadata.configs.group_configs import GROUP_CONFIGS
-from headrace.metadata.configs.listener_configs import LISTENER_CONFIGS
+from headrace.metadata.configs.listener_configs import LIMIT_CONFIGS, LISTENER_CONFIGS, PREFIX
 from headrace.metadata.configs.node_configs import BEHAVIOUR_CONFIGS, IDENTITY_CONFIGS
 from headrace.metadata.configs.topic_configs import TOPIC_CONFIGS
 
@@ -49,7 +50,8 @@ stands: `${env:NAME}`, `${file:/path}`. Secrets are shown to nobody.
 def page() -> str:
     topic = _table(TOPIC_CONFIGS.values(), "Node's default")
     node = _table(BEHAVIOUR_CONFIGS, "Changes while it runs")
-    listeners = _table(LISTENER_CONFIGS.values(), "Changes while it runs")
+    of_one = (replace(key, name=f"{PREFIX}NAME.{key.name}") for key in LIMIT_CONFIGS.values())
+    listeners = _table((*LISTENER_CONFIGS.values(), *of_one), "Changes while it runs")
     identity = "\n".join(f"- `{key.name}`: {key.documentation}" for key in IDENTITY_CONFIGS)
     return "\n".join(
         (

@@ -73,6 +73,13 @@ def test_each_listener_has_what_is_said_of_it_and_else_what_is_said_of_all() -> 
     assert said.knows_its_clients
 
 
+def test_a_listener_may_have_limits_of_its_own() -> None:
+    own = {"listener.name.inside.max.connections": "7", "listener.name.outside.max.connection.creation.rate": "3"}
+    inside, outside = plans({**TWO, **own, "max.connections": "9"}).clients
+    assert inside.protection.limits == (7, None)
+    assert outside.protection.limits == (None, 3), "what is said of the node is no listener's own"
+
+
 @pytest.mark.parametrize(
     ("configs", "told", "shown"),
     [

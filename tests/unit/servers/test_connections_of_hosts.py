@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.access.quotas.entity import IP, EntityPart
 from headrace.access.quotas.keys import QuotaKey
+from headrace.broker.access.listener_access import ConnectionLimits, ListenerAccess
 from headrace.metadata.commands.quota_commands import EntityEdits, QuotaEdit, alter_quotas
 from headrace.runtime.network import Address
 from headrace.servers.kafka.build import kafka_server
@@ -129,6 +130,18 @@ async def test_connections_that_come_too_fast_from_one_host_wait_or_are_closed(t
         await clients[11].ask(ASK, 0)
         assert time.monotonic() - began_s >= 1.0
         assert living.server.connections.count_of("127.0.0.2") < 30
+
+
+async def test_a_listener_has_limits_of_its_own_beside_those_of_its_node(tmp_path: Path) -> None:
+    access = ListenerAccess(limits=ConnectionLimits(most=4, per_second=1))
+    async with living_server(tmp_path, lambda _: access, quota_window_num="3") as living:
+        began_s = time.monotonic()
+        for number in range(1, 5):
+            await crowd(living, f"127.0.0.{number}", 1)
+        assert time.monotonic() - began_s >= 1.0, "the fourth had to wait"
+        late = await connect_from(living, "127.0.0.9")
+        assert await late.frame() is None
+        assert len(living.server.connections) == 4
 
 
 async def test_a_node_takes_its_connections_at_its_rate(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.access.authentication.certificate_names import NameRules
 from headrace.access.authentication.known_users import KnownUsers
@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 
 FAILURE_DELAY_S: Final = 0.1  # connection.failed.authentication.delay.ms
 LOGIN_WITHIN_S: Final = 10.0  # a login takes milliseconds; over a slow line to a busy node, a second or two
+
+
+class ConnectionLimits(NamedTuple):
+    """Of one listener, beside those of the node."""
+
+    most: int | None = None
+    """At a time (listener.name.NAME.max.connections)."""
+    per_second: int | None = None
+    """New ones (listener.name.NAME.max.connection.creation.rate)."""
+
+
+NO_LIMITS: Final = ConnectionLimits()
 
 
 class NoUsers:
@@ -51,6 +63,7 @@ class ListenerAccess:
     failure_delay_s: float = FAILURE_DELAY_S
     """Before somebody hears that they could not log in."""
     login_within_s: float = LOGIN_WITHIN_S
+    limits: ConnectionLimits = NO_LIMITS
 
     def __post_init__(self) -> None:
         name, protocol = self.security.name, self.security.protocol

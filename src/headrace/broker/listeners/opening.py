@@ -69,6 +69,7 @@ class Doors:
             protection.name_rules,
             protection.session_max_s,
             protection.failure_delay_s,
+            limits=protection.limits,
         )
 
 

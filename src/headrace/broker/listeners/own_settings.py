@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.listeners.places import UnusableListeners
 from headrace.client.security.secret_values import UnusableSettings, resolved
-from headrace.metadata.configs.listener_configs import LISTENER_CONFIGS, PREFIX
+from headrace.metadata.configs.listener_configs import LIMIT_CONFIGS, LISTENER_CONFIGS, PREFIX
 from headrace.model.errors import Refusal
 
 if TYPE_CHECKING:
@@ -47,6 +47,18 @@ class OwnSettings:
             return LISTENER_CONFIGS[setting].parse(text)
         except Refusal as refusal:
             raise UnusableListeners(name, refusal.message) from None
+
+    def limit(self, setting: str) -> int | None:
+        """One of `LIMIT_CONFIGS`; None if nothing is said of this listener. Raises UnusableListeners."""
+        if not self.has_own(setting):
+            return None
+        name = self.name_of(setting)
+        try:
+            limit = LIMIT_CONFIGS[setting].parse(self._configs[name])
+        except Refusal as refusal:
+            raise UnusableListeners(name, refusal.message) from None
+        assert isinstance(limit, int), f"{setting} is no number"
+        return limit
 
     def given(self, family: Iterable[str]) -> dict[str, str]:
         """Those of some settings that say the same in several ways, or belong together: if the listener has any of them

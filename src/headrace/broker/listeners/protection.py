@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.access.authentication.certificate_names import NameRules, NotRules
 from headrace.access.listeners import ClientAuth, ListenerSecurity, SecurityProtocol
-from headrace.broker.access.listener_access import FAILURE_DELAY_S
+from headrace.broker.access.listener_access import FAILURE_DELAY_S, NO_LIMITS, ConnectionLimits
 from headrace.broker.listeners.places import UnusableListeners
 from headrace.broker.listeners.token_settings import TokenSettings, token_settings
 from headrace.client.security.secret_values import UnusableSettings, read_secret
@@ -57,6 +57,7 @@ class Protection:
     secret: str | None = field(default=None, repr=False)
     """Of the cluster, where nodes know each other by one."""
     secret_path: str = ""
+    limits: ConnectionLimits = NO_LIMITS
 
 
 def of_clients(own: OwnSettings, protocol: SecurityProtocol) -> Protection:
@@ -75,6 +76,7 @@ def of_clients(own: OwnSettings, protocol: SecurityProtocol) -> Protection:
         _session_max_s(own, mechanisms),
         own.value("connection.failed.authentication.delay.ms") / 1000,
         token_settings(own) if "OAUTHBEARER" in mechanisms else None,
+        limits=ConnectionLimits(own.limit("max.connections"), own.limit("max.connection.creation.rate")),
     )
 
 

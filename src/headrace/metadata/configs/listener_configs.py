@@ -212,7 +212,23 @@ LISTENER_CONFIGS: Final = {
     for key in sorted((*PLACE_CONFIGS, *SHARED_CONFIGS, *TLS_CONFIGS, *LOGIN_CONFIGS), key=lambda key: key.name)
 }
 
-_OF_ONE_LISTENER: Final = {key.name: key for key in (*TLS_CONFIGS, *LOGIN_CONFIGS)}
+LIMIT_CONFIGS: Final = {
+    key.name: key
+    for key in (
+        _fixed(
+            "max.connection.creation.rate",
+            ConfigType.INT,
+            None,
+            "The most connections that this listener takes in a second; more of them wait, and are closed if that "
+            "would be for more than five seconds.",
+            low=1,
+        ),
+        _fixed("max.connections", ConfigType.INT, None, "The most connections of this listener at a time.", low=1),
+    )
+}
+"""Of one listener alone: the node's settings of these names go beside them."""
+
+_OF_ONE_LISTENER: Final = {key.name: key for key in (*TLS_CONFIGS, *LOGIN_CONFIGS, *LIMIT_CONFIGS.values())}
 _OF_ONE_MECHANISM: Final = {
     name: key
     for name, key in _OF_ONE_LISTENER.items()

@@ -367,8 +367,8 @@ BEHAVIOUR_CONFIGS = (
         "max.connections",
         ConfigType.INT,
         "10000",
-        "The most connections at a time; each costs memory. One more takes the place of one that never asked for "
-        "anything, or of one of the host that has most, or is closed at once.",
+        "The most connections of a listener at a time; each costs memory. One more takes the place of one that never "
+        "asked for anything, or of one of the host that has most, or is closed at once.",
         low=1,
         is_dynamic=False,
     ),

@@ -80,9 +80,10 @@ class KafkaServer:
         self.frame_max_bytes = settings.socket_request_max_bytes
         if is_for_nodes:  # the setting is for clients: a decision that does not fit would be sent again for ever
             self.frame_max_bytes = max(self.frame_max_bytes, FRAME_BYTES_MAX)
-        most = settings.max_connections
+        limits = access.limits
+        self._rate = None if limits.per_second is None else parts.connection_rates.bucket(limits.per_second)
         self.connections: ConnectionTable[Connection] = ConnectionTable(
-            most if connections_max is None else min(most, connections_max),
+            min(most for most in (settings.max_connections, limits.most, connections_max) if most is not None),
             INT_MAX if is_for_nodes else settings.max_connections_per_ip,  # which is for clients, too
             {} if is_for_nodes else parse_overrides(settings.max_connections_per_ip_overrides),
         )
@@ -160,7 +161,7 @@ class KafkaServer:
         """Why it cannot stay; or it is not read from until it is its turn."""
         if self.is_for_nodes:
             return None
-        wait_s = self.parts.connection_rates.came(newcomer.link.peer.host)
+        wait_s = self.parts.connection_rates.came(newcomer.link.peer.host, self._rate)
         if wait_s is None:
             return (
                 "connections come too fast: max.connection.creation.rate says how many may in a second, and the quota "
