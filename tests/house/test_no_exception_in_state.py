@@ -26,6 +26,8 @@ ALLOWED = {
     "broker/metadata/quorum.py: self._failure": "nothing is agreed on any more: the node ends with it",
     "broker/metadata/quorum.py: future.set_exception": "whoever waits for an agreement is told at once, and then gone",
     "metadata/decisions/decision.py: Outcome.result": "lives for as long as the one request that it answers",
+    "servers/kafka/handlers/topics/metadata.py: self.refusals": "the same",
+    "runtime/tls/network.py: self.answer.set_exception": "whoever opens the connection is told at once, and then gone",
     "storage/store/known_logs.py: self.prepared": "from opening many logs until each is handed out, in one go",
     "storage/store/log_store.py: self._known.prepared": "the same",
 }
