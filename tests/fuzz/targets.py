@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tests.fuzz.harness import Target
 
-NAMES: Final = ("frames", "messages", "batches", "http", "peers", "answers", "patterns")
+NAMES: Final = ("frames", "messages", "batches", "http", "peers", "answers", "patterns", "logins")
 
 
 def target_named(name: str) -> Target:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from tests.certificates import Held
 
 METADATA = MetadataRequest([])
+NEVER_S = 1e6
+"""What is cut is cut for what it did, and not because its time was over."""
+
+pytestmark = pytest.mark.timeout(60)
 COMMON_NAME = NameRules("RULE:^CN=([a-z]+).*$/$1/")
 
 
@@ -49,7 +53,9 @@ def held(certificates: Certificates) -> Held:
 @asynccontextmanager
 async def guarded(path: Path, held: Held, issuer: Issuer | None = None, **changes: Any) -> AsyncIterator[LivingServer]:
     mechanisms = ALL if issuer else ALL[:-1]
-    access_of = with_passwords(mechanisms, held=held, issuer=issuer, **{"failure_delay_s": 0.0, **changes})
+    access_of = with_passwords(
+        mechanisms, held=held, issuer=issuer, **{"failure_delay_s": 0.0, "login_within_s": NEVER_S, **changes}
+    )
     async with living_server(path / "data", access_of) as living:
         await add_user(living.node, "alice", "wonder")
         yield living
