@@ -18,6 +18,7 @@ from bench import wire
 from bench.programs import BenchError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
 READY_S_MAX = 30.0
@@ -32,10 +33,12 @@ class Node:
     `cold=True` does not wait: then the caller measures how long it takes.
     """
 
-    def __init__(self, workspace: Path, *, cold: bool = False) -> None:
+    def __init__(self, workspace: Path, *, cold: bool = False, options: Sequence[str] = ()) -> None:
+        """`options` are what `serve` is told besides."""
         self.home = workspace / f"node-{time.monotonic_ns()}"
         self.port, self.http_port = free_ports(2)
         self._cold = cold
+        self._options = options
 
     def __enter__(self) -> Self:
         self.home.mkdir()
@@ -76,6 +79,7 @@ class Node:
             *("--data-dir", str(self.home / "data")),
             *("--listen", f"127.0.0.1:{self.port}"),
             *("--http", f"127.0.0.1:{self.http_port}"),
+            *self._options,
         ]
 
     def wait_ready(self, within_s: float = READY_S_MAX) -> None:

@@ -35,8 +35,8 @@ class Stage:
     def seconds(self, full: float) -> float:
         return full / 2 if self.quick else full
 
-    def node(self, *, cold: bool = False) -> Node:
-        return Node(self.workspace, cold=cold)
+    def node(self, *, cold: bool = False, options: Sequence[str] = ()) -> Node:
+        return Node(self.workspace, cold=cold, options=options)
 
     def compile_modules(self) -> None:
         """As after `pip install`: no measured node spends its first requests on compiling what they need."""

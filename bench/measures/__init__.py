@@ -13,6 +13,7 @@ from bench.measures import (
     latency,
     many_partitions,
     replication,
+    security,
     spark_reading,
     throughput,
 )
@@ -50,6 +51,7 @@ MEASURES = (
     ),
     Measure("failover", "a leader is killed: until its partition takes writes again", replication.failover),
     Measure("librdkafka", "the node's cost when confluent-kafka produces and consumes", clients.librdkafka),
+    Measure("security", "TLS and a login beside plain connections, and access rules beside none", security.security),
     Measure(
         "spark-source",
         "topics into Spark, beside a tuple per record and the official connector",

@@ -10,11 +10,13 @@ from bench.report import Line, Outcome, at_most
 from bench.stage import TOPIC, median_of, with_cost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from bench.node import Node
     from bench.programs import Numbers
     from bench.stage import Stage
+
+    Settings = Mapping[str, str]
 
 MESSAGE = bytes(range(256)) * 4
 MESSAGES = 700_000
@@ -34,8 +36,8 @@ def librdkafka(stage: Stage) -> Outcome:
         with stage.node() as node:
             node.create_topic(PARTITIONS)
             stage.warm_pages(MESSAGES * len(MESSAGE) * 3 // 2_000_000)
-            sent = _timed(node, _produce)
-            read = _timed(node, _consume)
+            sent = _timed(node, produce)
+            read = _timed(node, consume)
         outcome.rounds.append({"produce": sent, "consume": read})
     sends, reads = ([each[side] for each in outcome.rounds] for side in ("produce", "consume"))
     outcome.lines = [
@@ -47,15 +49,20 @@ def librdkafka(stage: Stage) -> Outcome:
     return outcome
 
 
-def _timed(node: Node, work: Callable[[int], None]) -> Numbers:
+def _timed(node: Node, work: Callable[[Settings], None]) -> Numbers:
+    return timed(node, work, {"bootstrap.servers": f"127.0.0.1:{node.port}"})
+
+
+def timed(node: Node, work: Callable[[Settings], None], settings: Settings) -> Numbers:
+    """`settings` say how librdkafka reaches the node."""
     cpu_before_s, start_s = node.cpu_s(), time.monotonic()
-    work(node.port)
+    work(settings)
     seconds, megabytes = time.monotonic() - start_s, MESSAGES * len(MESSAGE) / 1e6
     numbers = {"seconds": seconds, "megabytes": megabytes, "mb_per_s": megabytes / seconds}
     return with_cost(numbers, node.cpu_s() - cpu_before_s)
 
 
-def _produce(port: int) -> None:
+def produce(settings: Settings) -> None:
     """As a user would for throughput: acks=all and librdkafka's defaults, with a little linger and large batches."""
     from confluent_kafka import Producer  # noqa: PLC0415
 
@@ -67,7 +74,7 @@ def _produce(port: int) -> None:
 
     producer = Producer(
         {
-            "bootstrap.servers": f"127.0.0.1:{port}",
+            **settings,
             "linger.ms": 20,
             "batch.size": 1_000_000,
             "queue.buffering.max.messages": 200_000,
@@ -89,12 +96,10 @@ def _produce(port: int) -> None:
         raise BenchError(f"librdkafka: {len(failed)} messages failed, {left} unsent; {failed[:1]}")
 
 
-def _consume(port: int) -> None:
+def consume(settings: Settings) -> None:
     from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415
 
-    consumer = Consumer(
-        {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "bench", "enable.auto.commit": False, **QUIET}
-    )
+    consumer = Consumer({**settings, "group.id": "bench", "enable.auto.commit": False, **QUIET})
     try:
         consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
         count, deadline = 0, time.monotonic() + WAIT_S_MAX
