@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headrace.model.errors import ErrorCode, Refusal
 
 
@@ -50,8 +52,25 @@ class TransactionAborted(ClientError):
     """The transaction cannot be committed any more: abort it, then begin another."""
 
 
-def refuse_unless_ok(code: int, what: str, message: str | None = None) -> None:
-    """Raise the error that a node answered with. `what` names the thing that it answered about."""
+UNAUTHORIZED: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
+def refuse_unless_ok(code: int, what: str, message: str | None = None, *, right: str = "") -> None:
+    """Raise the error that a node answered with. `what` names the thing that it answered about, `right` what asking it
+    takes where there are access rules."""
     if code != ErrorCode.NONE:
         error = ErrorCode(code)
-        raise Refusal(error, message or f"{what}: {error.name.lower().replace('_', ' ')}")
+        raise Refusal(error, message or in_words(error, what, right))
+
+
+def in_words(code: ErrorCode, what: str, right: str = "") -> str:
+    """For answers that have none of their own."""
+    words = f"{what}: {code.name.lower().replace('_', ' ')}"
+    return f"{words}: no access rule allows {right}, or one denies it" if right and code in UNAUTHORIZED else words

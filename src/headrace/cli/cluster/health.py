@@ -10,7 +10,7 @@ from headrace.cli.terminal.output import talk
 from headrace.client.admin.admin import Admin
 from headrace.client.admin.cluster import ClusterAdmin
 from headrace.client.errors import ClientError
-from headrace.model.errors import Refusal
+from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ async def warn_without_controller(cluster: Cluster) -> None:
     """For commands that show what a node knows, which is all that there is then."""
     try:
         quorum = await _quorum(ClusterAdmin(cluster))
-    except ClientError:  # another kind of cluster, which does not tell
+    except (ClientError, Refusal):  # another kind of cluster, which does not tell, or does not tell us
         return
     if quorum is None:
         talk(LAST_KNOWN)
@@ -115,7 +115,9 @@ async def _unreachable(cluster: Cluster) -> frozenset[int]:
 async def _quorum(admin: ClusterAdmin) -> Quorum | None:
     try:
         return await admin.describe_quorum()
-    except Refusal:
+    except Refusal as refusal:
+        if refusal.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
         return None
 
 

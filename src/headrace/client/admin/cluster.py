@@ -247,7 +247,7 @@ class ClusterAdmin:
             answer = await self._cluster.ask(request, ElectLeadersResponse)
             results = [part for topic in answer.replica_election_results for part in topic.partition_result]
             words = next((part.error_message for part in results if part.error_message), None)
-            refuse_unless_ok(answer.error_code, "ElectLeaders", words)
+            refuse_unless_ok(answer.error_code, "ElectLeaders", words, right="ALTER on the cluster")
             return answer
 
         return {

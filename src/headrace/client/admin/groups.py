@@ -197,12 +197,14 @@ class GroupAdmin:
         answer = await self._coordinator(group_id).ask(
             OffsetDeleteRequest(group_id, topics),
             OffsetDeleteResponse,
-            lambda answer: refuse_unless_ok(answer.error_code, f"group {group_id!r}"),
+            lambda answer: refuse_unless_ok(
+                answer.error_code, f"group {group_id!r}", right=f"DELETE on group {group_id!r}"
+            ),
         )
         for topic in answer.topics:
             for part in topic.partitions:
                 what = f"offset of group {group_id!r} in {topic.name}-{part.partition_index}"
-                refuse_unless_ok(part.error_code, what)
+                refuse_unless_ok(part.error_code, what, right=f"READ on topic {topic.name!r}")
 
     async def delete(self, group_id: str) -> None:
         """Forget a group and its offsets. Refusal while it has members."""
@@ -210,7 +212,7 @@ class GroupAdmin:
 
         def check(answer: DeleteGroupsResponse) -> None:
             for result in answer.results:
-                refuse_unless_ok(result.error_code, f"group {group_id!r}")
+                refuse_unless_ok(result.error_code, f"group {group_id!r}", right=f"DELETE on group {group_id!r}")
 
         await self._coordinator(group_id).ask(DeleteGroupsRequest([group_id]), DeleteGroupsResponse, check)
 

@@ -20,6 +20,7 @@ from headrace.client.errors import (
     ConnectionLost,
     NeverReached,
     RequestTimedOut,
+    in_words,
     refuse_unless_ok,
 )
 from headrace.client.security.settings import OPEN, ClientSecurity
@@ -431,7 +432,7 @@ def no_such_partition(topic: Topic, partition: int) -> Refusal:
 def _topic_refusal(name: str, code: ErrorCode) -> Refusal:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return Refusal(code, f"there is no topic {name!r}")
-    return Refusal(code, f"topic {name!r}: {code.name.lower().replace('_', ' ')}")
+    return Refusal(code, in_words(code, f"topic {name!r}", f"DESCRIBE on topic {name!r}"))
 
 
 def _unreachable(troubles: list[str]) -> str:

@@ -34,6 +34,8 @@ CONNECT_TIMEOUT_S = 5.0  # a live node accepts in milliseconds, also on another 
 REQUEST_TIMEOUT_S = 30.0  # Kafka's default: longer than a leader election, shorter than a user's patience
 CORRELATION_IDS = 2**31  # the field has 31 bits without its sign
 SOFTWARE_NAME = "headrace"
+STRANGERS_REQUESTS = 2  # what it offers, and one more: so far comes who speaks no TLS, or does not log in
+STRANGERS_ADVICE = ", as one does that asks for TLS or a login (security.protocol says so)"
 
 
 class Connection:
@@ -217,7 +219,9 @@ class Connection:
         """The network: the connection is over."""
         reason = f": {_reason(error)}" if isinstance(error, OSError) else ""
         was_in_use = not self.is_lost
-        self._lose(f"{self.address} closed the connection{reason}")
+        is_stranger = self._session is None and self._last_correlation_id <= STRANGERS_REQUESTS
+        advice = STRANGERS_ADVICE if is_stranger and not reason else ""
+        self._lose(f"{self.address} closed the connection{reason}{advice}")
         if was_in_use and self._on_broken is not None:
             self._on_broken()
 

@@ -69,7 +69,7 @@ async def commit_offsets(
         for topic in answer.topics:
             for part in topic.partitions:
                 what = f"group {who.group_id!r} cannot commit {topic.name}-{part.partition_index}"
-                refuse_unless_ok(part.error_code, what)
+                refuse_unless_ok(part.error_code, what, right="READ on both")
 
     await coordinator.ask(request, OffsetCommitResponse, check, versions=COMMIT_VERSIONS)
 

@@ -161,7 +161,7 @@ class Membership:
 
     def _check_join(self, answer: JoinGroupResponse) -> None:
         if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:  # which is half a yes: it brings the id to join with
-            refuse_unless_ok(answer.error_code, f"group {self.who.group_id!r} does not let us join")
+            refuse_unless_ok(answer.error_code, f"group {self.who.group_id!r} does not let us join", right="READ on it")
 
     async def _share_out(self, joined: JoinGroupResponse) -> list[TopicPartition]:
         assignments: list[SyncGroupRequestAssignment] = []
@@ -179,7 +179,9 @@ class Membership:
                 assignments,
             ),
             SyncGroupResponse,
-            lambda answer: refuse_unless_ok(answer.error_code, f"group {self.who.group_id!r} gives us nothing to read"),
+            lambda answer: refuse_unless_ok(
+                answer.error_code, f"group {self.who.group_id!r} gives us nothing to read", right="READ on it"
+            ),
             versions=SYNC_VERSIONS,
             timeout_s=self._settings.rebalance_timeout_ms / 1000 + ANSWER_GRACE_S,
         )
@@ -260,7 +262,9 @@ class Membership:
             await self._coordinator.ask(
                 request,
                 HeartbeatResponse,
-                lambda answer: refuse_unless_ok(answer.error_code, f"group {who.group_id!r} refuses this member"),
+                lambda answer: refuse_unless_ok(
+                    answer.error_code, f"group {who.group_id!r} refuses this member", right="READ on it"
+                ),
                 versions=HEARTBEAT_VERSIONS,
             )
         except Refusal as refusal:

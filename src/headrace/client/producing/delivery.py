@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.client.errors import ClientError, refuse_unless_ok
+from headrace.client.errors import ClientError, in_words, refuse_unless_ok
 from headrace.client.producing.batch import Identity
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import Millis, Offset, ProducerId
@@ -27,6 +27,7 @@ REQUEST_BYTES = 4 << 20  # batches for one node in one request; more would only 
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 1.0
 UNUSED_TIMEOUT_MS = 60_000  # must be positive even for producers without transactions
+NUMBERING_TAKES = "WRITE on some topic, or IDEMPOTENT_WRITE on the cluster"
 
 # The log has lost track of this producer, for example because retention took all it wrote.
 _IDENTITY_LOST = {
@@ -227,7 +228,9 @@ class Deliveries:
             return
         # A leader that lost its place, or its followers, may have written the batch before it said no.
         batch.is_uncertain |= code.is_retriable or code == ErrorCode.UNKNOWN_SERVER_ERROR
-        message = answer.error_message or f"{queue.partition}: {code.name.lower().replace('_', ' ')}"
+        message = answer.error_message or in_words(
+            code, str(queue.partition), f"WRITE on topic {queue.partition.topic!r}"
+        )
         for record in answer.record_errors:
             explanation = record.batch_index_error_message or message
             batch.errors_by_position[record.batch_index] = Refusal(code, explanation)
@@ -282,7 +285,7 @@ class Deliveries:
         async with self._identity_lock:
             if self._identity is None:
                 answer = await self._cluster.ask(InitProducerIdRequest(None, UNUSED_TIMEOUT_MS), InitProducerIdResponse)
-                refuse_unless_ok(answer.error_code, "InitProducerId")
+                refuse_unless_ok(answer.error_code, "a producer's id", right=NUMBERING_TAKES)
                 self._identity = Identity(ProducerId(answer.producer_id), answer.producer_epoch)
             return self._identity
 

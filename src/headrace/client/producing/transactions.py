@@ -180,7 +180,11 @@ class Transactions:
             # When one is refused, the others are not even tried.
             codes.sort(key=lambda code: code == ErrorCode.OPERATION_NOT_ATTEMPTED)
             for code in codes:
-                refuse_unless_ok(code, f"transactional id {self.transactional_id!r} cannot write")
+                refuse_unless_ok(
+                    code,
+                    f"transactional id {self.transactional_id!r} cannot write",
+                    right=f"WRITE on it and on {', '.join(sorted({it.topic for it in partitions}))}",
+                )
 
         await self._coordinator.ask(
             AddPartitionsToTxnRequest(
@@ -217,7 +221,7 @@ class Transactions:
         await self._coordinator.ask(
             AddOffsetsToTxnRequest(self.transactional_id, self._identity.producer_id, self._identity.epoch, group_id),
             AddOffsetsToTxnResponse,
-            lambda answer: refuse_unless_ok(answer.error_code, f"transactional id {self.transactional_id!r}"),
+            lambda answer: self._expect_ok(answer.error_code),
         )
 
     async def _commit_offsets(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
@@ -245,7 +249,7 @@ class Transactions:
             for topic in answer.topics:
                 for part in topic.partitions:
                     what = f"group {group.group_id!r} cannot commit {topic.name}-{part.partition_index}"
-                    refuse_unless_ok(part.error_code, what)
+                    refuse_unless_ok(part.error_code, what, right="READ on both")
 
         coordinator = self._group_coordinators.get(group.group_id)
         if coordinator is None:
@@ -295,11 +299,15 @@ class Transactions:
 
     # Inside.
 
+    def _expect_ok(self, code: int) -> None:
+        name = repr(self.transactional_id)
+        refuse_unless_ok(code, f"transactional id {name}", right=f"WRITE on transactional id {name}")
+
     async def _end(self, *, is_commit: bool) -> None:
         answer = await self._coordinator.ask(
             EndTxnRequest(self.transactional_id, self._identity.producer_id, self._identity.epoch, is_commit),
             EndTxnResponse,
-            lambda answer: refuse_unless_ok(answer.error_code, f"transactional id {self.transactional_id!r}"),
+            lambda answer: self._expect_ok(answer.error_code),
             versions=self.flow.end,
         )
         if answer.producer_id >= 0:
@@ -313,7 +321,7 @@ class Transactions:
                     self.transactional_id, self._timeout_ms, self._identity.producer_id, self._identity.epoch
                 ),
                 InitProducerIdResponse,
-                lambda answer: refuse_unless_ok(answer.error_code, f"transactional id {self.transactional_id!r}"),
+                lambda answer: self._expect_ok(answer.error_code),
                 versions=INIT_VERSIONS,
             )
         except Refusal as refusal:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from headrace.client.errors import ClientError
+from headrace.client.errors import ClientError, in_words
 from headrace.client.reading.fetch_session import Wanted
 from headrace.client.reading.fetcher import Fetcher, FetchPlan
 from headrace.client.reading.offsets import Edge, IsolationLevel, find_bounds, find_offsets
@@ -289,7 +289,7 @@ class AssignedConsumer:
             self._look_for_range(buffer)
         elif code != ErrorCode.NONE:
             self._set_aside[name] = SetAside.REFUSED
-            self._fail(Refusal(code, f"{name} cannot be read: {code.name.lower().replace('_', ' ')}"))
+            self._fail(Refusal(code, in_words(code, f"{name} cannot be read", f"READ on topic {name.topic!r}")))
         else:
             self.high_watermarks[name] = answer.high_watermark
             if answer.records:

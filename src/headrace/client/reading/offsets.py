@@ -97,7 +97,7 @@ async def _ask_leader(
     for answered in answer.topics:
         for part in answered.partitions:
             name = TopicPartition(answered.name, part.partition_index)
-            refuse_unless_ok(part.error_code, f"offsets of {name}")
+            refuse_unless_ok(part.error_code, f"offsets of {name}", right=f"DESCRIBE on topic {name.topic!r}")
             found[name] = Found(Offset(part.offset), part.timestamp)
     return found
 

@@ -65,6 +65,10 @@ async def _fetch_one_batch(cluster: Cluster, buffer: PartitionBuffer, isolation:
     refuse_unless_ok(answer.error_code, f"a look at {buffer.name}")
     for topic in answer.responses:
         for part in topic.partitions:
-            refuse_unless_ok(part.error_code, f"{buffer.name} at offset {buffer.fetch_offset}")
+            refuse_unless_ok(
+                part.error_code,
+                f"{buffer.name} at offset {buffer.fetch_offset}",
+                right=f"READ on topic {buffer.name.topic!r}",
+            )
             if part.records:
                 buffer.add(memoryview(part.records), part.aborted_transactions)
