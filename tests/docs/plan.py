@@ -35,6 +35,8 @@ DELIVERY: Final = by("clients/test_delivery_examples.py::test_a_consumer_that_cr
 
 ACCESS_RULES: Final = by("clients/security/test_access_rules.py::test_rules_as_the_page_has_them")
 
+SECURED: Final = by("docs/test_secured_cluster_page.py::test_from_nothing_to_a_secured_cluster")
+
 MAKE: Final = by(f"{DEVELOPERS}::test_make_knows_what_it_is_told")
 
 INSTALLS: Final = NotRun("builds or installs packages; tests/house/test_wheel.py builds and installs the wheel")
@@ -125,6 +127,11 @@ PLAN: Final[dict[str, list[tuple[str, Fate]]]] = {
         ("make planted", MAKE),
     ],
     "docs/security.md": [
+        ("headrace security init", SECURED),
+        ("headrace serve --config secure/node.toml", SECURED),
+        ("$ export HEADRACE_COMMAND_CONFIG", SECURED),
+        ("security.protocol=SASL_SSL", SECURED),
+        ("$ echo tea", SECURED),
         ("listeners = ", by("docs/test_security_page.py::test_listeners_for_those_inside_and_outside")),
         (
             "listener.security.protocol.map = ",

@@ -1,0 +1,190 @@
+"""From nothing to a secured cluster, as the page has it; and what was secret then is found nowhere."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from headrace.client.security.files import parse_properties
+from tests.clients.clusters import wait_until
+from tests.clients.commands import COMMAND
+from tests.clients.nodes import PATIENCE_S
+from tests.docs.blocks import blocks_of
+from tests.docs.terminal import NUMBERS, Terminal
+from tests.ports import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.docs.blocks import Block
+    from tests.docs.told_blocks import ToldBlocks
+
+pytestmark = pytest.mark.xdist_group("cluster")
+pytest_plugins = ["tests.docs.told_blocks"]
+
+PAGE: Final = "docs/security.md"
+MAKE: Final = "headrace security init"
+START: Final = "headrace serve --config secure/node.toml --node-id 1"
+ON_THE_PAGE: Final = ("9092", "9093", "9192", "9193", "9292", "9293")
+
+
+def block(start: str) -> Block:
+    return next(found for found in blocks_of(PAGE) if found.first_line.startswith(start))
+
+
+class CommandLines(threading.Thread):
+    """Looks at the command lines of all processes, as `ps` does, as often as it can."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.seen: set[bytes] = set()
+        self._is_over = threading.Event()
+
+    def run(self) -> None:
+        while not self._is_over.wait(0.005):
+            for process in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    self.seen.add(process.read_bytes())
+                except OSError:
+                    continue  # it has ended
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self.join()
+
+
+class PageCluster:
+    """Made and started by the commands of the page, on ports that are free."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._ports = dict(zip(ON_THE_PAGE, map(str, free_ports(len(ON_THE_PAGE))), strict=True))
+        self.addresses = ",".join(f"127.0.0.1:{self._ports[port]}" for port in ON_THE_PAGE[::2])
+        self.terminal = Terminal(home / "reader", self.addresses)
+        self.terminal.environment.pop("HEADRACE_COMMAND_CONFIG", None)
+        self.directory = self.terminal.home
+        self.talk = self.type_all(block(MAKE))
+        self._nodes: list[subprocess.Popen[bytes]] = []
+
+    def type_all(self, told: Block) -> str:
+        """As one shell would: what is exported counts for the commands behind it."""
+        texts = []
+        for command in told.commands:
+            if command.line.startswith("export "):
+                name, _, value = command.line.removeprefix("export ").partition("=")
+                self.terminal.environment[name] = value
+            else:
+                texts.append(self.terminal.follow_commands([command], NUMBERS))
+        return "".join(texts)
+
+    def start(self) -> None:
+        for number, command in enumerate(block(START).commands, start=1):
+            line = command.line
+            for port, free in self._ports.items():
+                line = line.replace(f":{port}", f":{free}")
+            program, *arguments = shlex.split(line)
+            assert program == "headrace"
+            with self.log(number).open("ab") as log:
+                started = subprocess.Popen([*COMMAND, *arguments], cwd=self.directory, stdout=log, stderr=log)
+            self._nodes.append(started)
+        wait_until(lambda: all("is ready" in self.log(it).read_text() for it in (1, 2, 3)), "three nodes are ready")
+
+    def log(self, number: int) -> Path:
+        return self.home / f"node-{number}.log"
+
+    def stop(self) -> None:
+        for node in self._nodes:
+            node.terminate()
+        codes = [node.wait(PATIENCE_S) for node in self._nodes]
+        assert codes == [0] * len(codes)
+
+
+@pytest.fixture(scope="module")
+def command_lines() -> Iterator[CommandLines]:
+    watch = CommandLines()
+    watch.start()
+    yield watch
+    watch.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, command_lines: CommandLines) -> Iterator[PageCluster]:
+    assert command_lines.is_alive()
+    running = PageCluster(tmp_path_factory.mktemp("secured"))
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def test_from_nothing_to_a_secured_cluster(cluster: PageCluster, told_blocks: ToldBlocks) -> None:
+    told_blocks.take(MAKE)
+    told_blocks.take(START)
+    cluster.talk += cluster.type_all(told_blocks.take("$ export HEADRACE_COMMAND_CONFIG"))
+    (cluster.directory / "alice.properties").write_text(told_blocks.take("security.protocol=SASL_SSL").text)
+    cluster.talk += cluster.type_all(told_blocks.take("$ echo tea"))
+
+
+def test_what_is_secret_is_in_no_log_data_command_line_or_answer(
+    cluster: PageCluster, command_lines: CommandLines
+) -> None:
+    """After the walk through the page, and after all that can go wrong with a password."""
+    directory, terminal = cluster.directory, cluster.terminal
+    admin = parse_properties((directory / "secure" / "admin.properties").read_text())["sasl.password"]
+    planted = {"admin": admin, "alice": (directory / "alice.password").read_text().strip(), "bob": "planted-Kx81-pass"}
+    apart = {directory / "secure" / "admin.properties", directory / "alice.password", directory / "bob.password"}
+    (directory / "bob.password").write_text(planted["bob"])
+
+    terminal.environment["HEADRACE_COMMAND_CONFIG"] = "secure/admin.properties"
+    said = cluster.talk
+    wrong = "--command-property sasl.username=bob --command-property 'sasl.password=${file:bob.password}'"
+    for line, expected in (
+        (f"headrace topics list {wrong}", "the login of 'bob' by SCRAM-SHA-512 failed"),
+        ("headrace users create --name bob --password-file bob.password", "created user bob"),
+        ("headrace users create --name bob --password-file bob.password", "has a password for"),
+        ("headrace users create --name bob --password-file bob.password --replace", "replaced the password"),
+        (f"headrace topics list {wrong} --command-property sasl.mechanism=PLAIN", "takes the mechanisms"),
+        (f"headrace topics list {wrong}", ""),
+        (f"HEADRACE_DEBUG=1 headrace topics delete --name nowhere --yes {wrong}", "no access rule allows DESCRIBE"),
+        ("headrace users list --format json", '"bob"'),
+        ("headrace configs describe --broker 1", "(hidden)"),
+        ("headrace topics list --command-property ssl.ca.location=/nowhere", "cannot read /nowhere"),
+        ("headrace topics list --command-config /dev/null --command-property security.protocol=SSL", ""),
+        ("headrace users delete --name bob --yes", "deleted user bob"),
+        ("headrace audit --format json", '"Login"'),
+        ("headrace consume --topic __audit --format json", "bob"),
+    ):
+        printed = terminal.type(f"{line} 2>&1 || true")
+        assert expected in printed, f"$ {line}\n{printed}"
+        said += printed
+
+    for name, secret in planted.items():
+        assert secret not in said, f"the password of {name} was said"
+        needle = secret.encode()
+        found = [path for path in _files(cluster.home) if path not in apart and needle in path.read_bytes()]
+        assert found == [], f"the password of {name} is on disk"
+        assert not any(needle in line for line in command_lines.seen), f"the password of {name} was on a command line"
+    assert any(b"bob.password" in line for line in command_lines.seen), "command lines were not looked at"
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(directory):
+        for name in names:
+            path = Path(place, name)
+            if path.is_file():
+                yield path
+
+
+def test_everything_that_a_node_keeps_is_its_owner_s_alone(cluster: PageCluster) -> None:
+    for path in _files(cluster.directory / "secure"):
+        assert path.stat().st_mode & 0o077 == 0, path
+    for number in (1, 2, 3):
+        for path in _files(cluster.directory / f"data-{number}"):
+            assert path.stat().st_mode & 0o077 == 0, path
