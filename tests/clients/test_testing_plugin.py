@@ -216,5 +216,17 @@ def test_listeners_of_a_broker_are_settings_as_of_any_node(tmp_path: Path) -> No
         settings = {**broker.client_settings("alice"), "ssl.ca.location": str(held.authority)}
         assert settings["security.protocol"] == "SASL_SSL"
         assert AdminClient(settings).list_topics(timeout=30).brokers
+    both = {**configs, "listeners": "SASL_SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"}
+    with Broker(users={"alice": "secret"}, configs=both) as broker:
+        plain = broker.bootstrap_servers_of("PLAINTEXT")
+        assert plain != broker.bootstrap_servers
+        assert AdminClient({"bootstrap.servers": plain}).list_topics(timeout=30).brokers
     with pytest.raises(ValueError, match="listeners"):
         Broker(configs={"listeners": "nonsense"})
+    with pytest.raises(ValueError, match=r"OPEN at 0\.0\.0\.0:1 serves everybody who reaches it"):
+        Broker(
+            configs={
+                "listeners": "PLAINTEXT://127.0.0.1:0,OPEN://:1",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OPEN:PLAINTEXT",
+            }
+        )

@@ -25,8 +25,9 @@ from headrace.access.authentication.credentials import (
     ScramUser,
     verifier_for,
 )
-from headrace.broker.access.users import ClusterUsers
+from headrace.broker.access.first_users import read_first_users
 from headrace.broker.build import NodePlan, build
+from headrace.broker.listeners.exposure import complaint, exposed
 from headrace.broker.listeners.opening import Doors
 from headrace.broker.listeners.plans import ToldPlaces, planned
 from headrace.broker.membership.membership import MembershipPlan
@@ -38,7 +39,7 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.network import Address, SystemNetwork
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.world import World
-from headrace.servers.kafka.build import kafka_server
+from headrace.servers.kafka.build import client_listeners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -94,7 +95,9 @@ class Broker:
         asks_who = {"listeners": f"{FOR_USERS}://127.0.0.1:0"} if self._users else {}
         self._configs = {**AT_ONCE, **({} if is_durable else QUICK), **asks_who, **(configs or {})}
         self._plans = planned(self._configs, ToldPlaces(listen=f"127.0.0.1:{port}"))
-        self._address = Address("127.0.0.1", port)
+        if not self._plans.is_insecure and (found := exposed(self._plans, None, None)):
+            raise ValueError(complaint(found))
+        self._addresses = {listener.name: listener.at for listener in self._plans.clients}
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
@@ -103,7 +106,11 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """Its address, such as `127.0.0.1:41231`: what every Kafka client calls `bootstrap.servers`."""
-        return str(self._address)
+        return self.bootstrap_servers_of(self._plans.clients[0].name)
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """The same of one of several listeners, by its name in `listeners` of `configs`."""
+        return str(self._addresses[listener])
 
     def client_settings(self, user: str) -> dict[str, str]:
         """What a Kafka client needs to log in as this user: librdkafka's names, which every command takes, too.
@@ -129,10 +136,10 @@ class Broker:
 
         Raises Refusal for settings that no node takes, and OSError for a port that is taken.
         """
-        ready: Future[Address] = Future()
+        ready: Future[dict[str, Address]] = Future()
         self._thread = threading.Thread(target=self._run, args=(ready,), name="headrace-broker", daemon=True)
         self._thread.start()
-        self._address = ready.result(START_S)
+        self._addresses = ready.result(START_S)
         return self
 
     def stop(self) -> None:
@@ -200,7 +207,7 @@ class Broker:
 
     # ---- in the broker's thread
 
-    def _run(self, ready: Future[Address]) -> None:
+    def _run(self, ready: Future[dict[str, Address]]) -> None:
         try:
             asyncio.run(self._serve(ready))
         except BaseException as error:
@@ -208,7 +215,7 @@ class Broker:
                 raise
             ready.set_exception(error)
 
-    async def _serve(self, ready: Future[Address]) -> None:
+    async def _serve(self, ready: Future[dict[str, Address]]) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         assert self._data_dir is not None
@@ -217,15 +224,12 @@ class Broker:
         try:
             world = World(SystemClock(), disk, SystemEntropy(), SystemNetwork(), threads)
             doors = Doors(self._plans, world.entropy)
-            membership = MembershipPlan(first_users=_verifiers(self._users, world.entropy))
-            knows_its_clients = self._plans.knows_its_clients
-            plan = NodePlan(membership, configs=self._configs, knows_its_clients=knows_its_clients)
-            self.node = await build(world, plan)
+            self.node = await build(world, self._node_plan(world.entropy))
             await self.node.start()
-            users = ClusterUsers(self.node.view, world.entropy)
-            servers = [kafka_server(self.node, it.told, access=doors.access(it, users)) for it in self._plans.clients]
-            first, *_ = [await server.start(it.at) for server, it in zip(servers, self._plans.clients, strict=True)]
-            ready.set_result(first)
+            servers = await client_listeners(self.node, self._plans, doors)
+            places = zip(self._plans.clients, servers, strict=True)
+            started = {plan.name: await server.start(self._addresses[plan.name]) for plan, server in places}
+            ready.set_result(started)
             await self._stop.wait()
             for server in servers:
                 await server.stop()
@@ -233,6 +237,15 @@ class Broker:
         finally:
             threads.close()
             disk.close()
+
+    def _node_plan(self, entropy: Entropy) -> NodePlan:
+        first_users = {**read_first_users(self._configs, is_new=True), **_verifiers(self._users, entropy)}
+        return NodePlan(
+            MembershipPlan(first_users=first_users),
+            configs=self._configs,
+            listeners=self._plans.described(),
+            knows_its_clients=self._plans.knows_its_clients,
+        )
 
 
 def _verifiers(users: Mapping[str, str], entropy: Entropy) -> dict[ScramUser, ScramVerifier]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.access.listeners import ClientAuth, SecurityProtocol
-from headrace.broker.listeners.exposure import exposed
+from headrace.broker.listeners.exposure import exposed, unencrypted
 from headrace.broker.listeners.opening import Doors
 from headrace.broker.listeners.plans import ListenerPlans, ToldPlaces, UnusableListeners, planned
 from headrace.metadata.configs.node_configs import node_config_key
@@ -240,6 +240,7 @@ def test_what_is_open_to_others_is_named_with_what_it_lacks() -> None:
     said = plans(configs)
     names = [it.name for it in exposed(said, Address("10.0.0.1", 9093), Address("0.0.0.0", 8080))]
     assert names == ["OPEN", "CONTROLLER", "HTTP"], "TLS alone does not say who somebody is"
+    assert [it.name for it in unencrypted(said, Address("10.0.0.1", 9093))] == ["LOGIN"]
     assert exposed(said, Address("::1", 1), Address("localhost", 1))[1:] == []
     assert [it.name for it in exposed(plans({}, listen="broker:1"), None, None)] == ["PLAINTEXT"]
 

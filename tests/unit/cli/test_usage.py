@@ -56,6 +56,16 @@ def taken_port() -> Iterator[int]:
         (["--voters", "2@127.0.0.1:1,3@127.0.0.1:2"], "--voters does not name node 1"),
         (["--listen", "0.0.0.0:{free}", "--voters", "1@127.0.0.1:1"], "add --advertise"),
         (["--voters", "1@0.0.0.0:1"], "other nodes cannot find this one at 0.0.0.0:1"),
+        (["--listen", "0.0.0.0:{free}"], "PLAINTEXT at 0.0.0.0:{free} serves everybody who reaches it"),
+        (["--listen", "127.0.0.1:{free}", "--http", "0.0.0.0:1"], "HTTP at 0.0.0.0:1 tells everybody"),
+        (
+            ["--listen", "127.0.0.1:{free}", "--cluster-listen", "10.0.0.1:1"],
+            "CONTROLLER at 10.0.0.1:1 takes everybody",
+        ),
+        (
+            ["--listen", "SSL://127.0.0.1:{free}", "-Xssl.keystore.location=/not/there"],
+            "cannot read /not/there: no such file",
+        ),
     ],
 )
 def test_a_first_start_that_fails_leaves_nothing_behind(
@@ -67,6 +77,14 @@ def test_a_first_start_that_fails_leaves_nothing_behind(
     assert run(["serve", "--data-dir", str(tmp_path / "data"), "--http", "off", *told]) == 1
     assert reason.format(**ports) in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
+
+
+def test_a_secret_on_the_command_line_is_refused_and_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("ssl.key.password", "listener.name.outside.ssl.keystore.key"):
+        assert run(["serve", "-X", f"{name}=hunter2"]) == 2
+        said = capsys.readouterr().err
+        assert f"{name} is a secret, and everybody on this machine can read command lines" in said
+        assert "hunter2" not in said
 
 
 def test_nobody_is_told_to_find_a_node_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

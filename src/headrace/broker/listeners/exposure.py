@@ -44,5 +44,17 @@ def exposed(plans: ListenerPlans, nodes_at: Address | None, http_at: Address | N
     return found
 
 
+def unencrypted(plans: ListenerPlans, nodes_at: Address | None) -> list[Exposed]:
+    """Listeners that know who connects, and let everybody on the way read what they say."""
+    places = [(listener.protection.security, listener.at) for listener in plans.clients]
+    if nodes_at is not None:
+        places.append((plans.nodes.security, nodes_at))
+    return [
+        Exposed(security.name, at, "knows who connects, but everybody on the way can read what is sent: it needs TLS")
+        for security, at in places
+        if security.knows_its_clients and not security.protocol.has_tls and not is_loopback(at.host)
+    ]
+
+
 def complaint(found: Iterable[Exposed]) -> str:
     return f"{'; '.join(map(str, found))}. {ADVICE}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from headrace.broker.listeners.exposure import complaint, exposed
+from headrace.broker.listeners.exposure import complaint, exposed, unencrypted
 from headrace.broker.listeners.plans import UNSPECIFIED, ListenerPlans, is_findable
 from headrace.broker.membership.identity import IDENTITY_FILE, NEW_NODE_ID
 from headrace.model.names import NodeId
@@ -56,6 +56,7 @@ async def expect_addresses(options: ServeOptions) -> None:
     addresses = _addresses_of(options)
     _expect_apart(addresses)
     expect_guarded(options, addresses.get("--cluster-listen"))
+    _tell_of_open_lines(options, addresses.get("--cluster-listen"))
     for option, address in addresses.items():
         await _expect_free(address, option)
 
@@ -86,8 +87,13 @@ def expect_guarded(options: ServeOptions, nodes_at: Address | None) -> None:
     found = exposed(options.listeners, nodes_at, options.http)
     if found and not options.listeners.is_insecure:
         raise CannotStart(complaint(found))
-    for listener in found:
+
+
+def _tell_of_open_lines(options: ServeOptions, nodes_at: Address | None) -> None:
+    for listener in exposed(options.listeners, nodes_at, options.http):
         log.warning("open to others, as was asked for: %s", listener)
+    for listener in unencrypted(options.listeners, nodes_at):
+        log.warning("%s", listener)
 
 
 def expect_founder(options: ServeOptions, node_id: NodeId) -> None:

@@ -159,6 +159,7 @@ def command(
 
     if voters and join:
         raise click.UsageError("--voters founds a cluster, --join enters one that exists: give one of them")
+    _expect_no_secret(settings)
     said = _said_by(config)
     configs = said.configs | dict(settings) | ({"headrace.insecure": "true"} if insecure else {})
     told = ToldPlaces(listen or "", advertise or "", cluster_listen or "")
@@ -181,6 +182,19 @@ def command(
         return serve(options)
     except CannotStart as reason:
         raise Complaint(f"the node cannot start: {reason}") from reason
+
+
+def _expect_no_secret(settings: tuple[tuple[str, str], ...]) -> None:
+    """Everybody on a machine can read command lines."""
+    from headrace.metadata.configs.listener_configs import LISTENER_CONFIGS, own_config_key
+
+    for name, text in settings:
+        key = LISTENER_CONFIGS.get(name) or own_config_key(name)
+        if key is not None and key.is_secret and not text.startswith("${"):
+            raise click.UsageError(
+                f"{name} is a secret, and everybody on this machine can read command lines: put it into the "
+                f"configuration file, or say where it stands, as -X {name}=${{file:/path}} or ${{env:NAME}}"
+            )
 
 
 def _listeners(configs: dict[str, str], told: ToldPlaces, path: Path | None, said: ServerProperties) -> ListenerPlans:
