@@ -207,7 +207,7 @@ def test_every_api_in_every_version_asks_for_its_rights(tmp_path: Path) -> None:
                     await server.allow(*RULES)
         return wrong
 
-    async def scenario() -> None:
+    async def scenario() -> list[str]:
         async with ruled_server(tmp_path) as server:
             await server.living.create_topic("events")
             await server.allow(*RULES)
@@ -216,7 +216,7 @@ def test_every_api_in_every_version_asks_for_its_rights(tmp_path: Path) -> None:
                 assert not (await clients[ROOT].ask(FindCoordinatorRequest("any", kind), 3)).error_code
             topic = server.node.image.topic_named("events")
             assert topic is not None
-            wrong = await ask_all(server, clients, topic.topic_id)
-            assert not wrong, "\n".join(wrong)
+            return await ask_all(server, clients, topic.topic_id)
 
-    asyncio.run(scenario())
+    wrong = asyncio.run(scenario())
+    assert not wrong, "\n".join(wrong)
