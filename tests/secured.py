@@ -12,8 +12,9 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from headrace.access.authentication.bearer_tokens import TokenRules, checked, keys_of
+from headrace.access.authentication.bearer_tokens import checked, keys_of
 from headrace.access.authentication.credentials import SCRAM_MECHANISMS, ScramMechanism
+from headrace.access.authentication.token_rules import TokenRules
 from headrace.access.listeners import ClientAuth, ListenerSecurity, SecurityProtocol
 from headrace.broker.access.listener_access import ListenerAccess
 from headrace.broker.access.users import ClusterUsers

@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from headrace.access.authentication.bearer_exchange import BearerExchange
-from headrace.access.authentication.bearer_tokens import NoKeys, TokenRules, checked, keys_of
+from headrace.access.authentication.bearer_tokens import NoKeys, checked, keys_of
 from headrace.access.authentication.exchange import Accepted, Challenge, Denied, Work
+from headrace.access.authentication.token_rules import TokenRules
 from headrace.wire.sasl.oauthbearer import REFUSAL_SEEN, BearerLogin, BearerRefusal
 
 NOW_S = 1_900_000_000.0

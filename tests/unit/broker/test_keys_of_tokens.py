@@ -14,11 +14,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
-from headrace.access.authentication.bearer_tokens import TokenRules
 from headrace.access.authentication.exchange import Accepted
+from headrace.access.authentication.token_rules import TokenRules
 from headrace.broker.listeners import token_keys
-from headrace.broker.listeners.token_keys import TokenKeyring, UnusableKeys
-from headrace.broker.listeners.token_settings import TokenSettings
+from headrace.broker.listeners.token_keys import TokenKeyring
+from headrace.broker.listeners.token_settings import TokenSettings, UnusableKeys
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.threads import SystemThreads
 from headrace.runtime.tls.fetching import fetch

@@ -24,6 +24,8 @@ from headrace.access.authentication.exchange import Accepted, Denied
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.access.authentication.token_rules import TokenRules
+
 RSA_BITS_MIN: Final = 2048
 KEYS_MAX: Final = 100
 UNKNOWN_KEY: Final = "its token names no key that is trusted"
@@ -57,17 +59,6 @@ class TokenKeys:
             return self.only
         kid = header.get("kid")
         return self.by_id.get(kid) if isinstance(kid, str) else None
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRules:
-    """Kafka's `sasl.oauthbearer.…`, without the keys."""
-
-    audiences: tuple[str, ...] = ()
-    issuer: str = ""
-    subject_claim: str = "sub"
-    scope_claim: str = "scope"
-    leeway_s: float = 30.0
 
 
 def keys_of(text: str) -> TokenKeys:

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from headrace.access.authentication.bearer_tokens import UNKNOWN_KEY, NoKeys, TokenKeys, checked, keys_of
 from headrace.access.authentication.exchange import Denied
+from headrace.broker.listeners.token_settings import UnusableKeys
 from headrace.runtime.tls.fetching import fetch
 
 if TYPE_CHECKING:
@@ -24,10 +25,6 @@ LOOK_S: Final = 3.0
 AGAIN_S: Final = 10.0
 """After which keys are fetched again because a token names one that is not known: anybody can make such tokens."""
 LANE: Final = "keys of tokens"
-
-
-class UnusableKeys(ValueError):
-    """The text says where they should be, and why they cannot be used."""
 
 
 class TokenKeyring:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from headrace.access.authentication.bearer_tokens import TokenRules
+from headrace.access.authentication.token_rules import TokenRules
 from headrace.broker.listeners.places import UnusableListeners
 from headrace.broker.listeners.reach import is_loopback
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 _MECHANISM: Final = "oauthbearer"
+
+
+class UnusableKeys(ValueError):
+    """The text says where they should be, and why they cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)

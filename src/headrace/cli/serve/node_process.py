@@ -15,7 +15,7 @@ from headrace.broker.build import NodePlan, build
 from headrace.broker.failure import DisplacedNode, Failure
 from headrace.broker.health import Health
 from headrace.broker.listeners.opening import Doors
-from headrace.broker.listeners.token_keys import UnusableKeys
+from headrace.broker.listeners.token_settings import UnusableKeys
 from headrace.broker.membership.identity import WrongIdentity
 from headrace.broker.membership.local_node import NODES
 from headrace.broker.membership.membership import MembershipPlan

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.access.listener_access import OPEN
 from headrace.broker.access.users import ClusterUsers
-from headrace.broker.listeners.token_keys import TokenKeyring
 from headrace.servers.kafka.apis import Apis
 from headrace.servers.kafka.connections.listener import ListenerParts
 from headrace.servers.kafka.handlers.records.fetch import FetchParts
@@ -70,6 +69,8 @@ async def client_listeners(
 async def _token_check(node: Node, settings: TokenSettings | None) -> TokenCheck | None:
     if settings is None:
         return None
+    from headrace.broker.listeners.token_keys import TokenKeyring  # noqa: PLC0415 - its libraries take 60 ms
+
     keyring = TokenKeyring(settings, node.world.clock, node.world.threads)
     await keyring.load()
     node.tasks.start(keyring.keep_fresh(), "keys of tokens")
