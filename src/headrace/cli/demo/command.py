@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from headrace.cli.terminal.complaints import TERMINATED, Complaint, Interrupted
-from headrace.cli.terminal.options import BOOTSTRAP_SERVER_VARIABLE, HELP
+from headrace.cli.terminal.options import BOOTSTRAP_SERVER_VARIABLE, COMMAND_CONFIG_VARIABLE, HELP
 from headrace.cli.terminal.output import talk
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _show(step: Step, home: Path, address: str) -> None:
             [sys.executable, "-m", "headrace", *step.arguments],
             stdin=stdin,
             cwd=home,
-            env={**os.environ, BOOTSTRAP_SERVER_VARIABLE: address},
+            env={**os.environ, BOOTSTRAP_SERVER_VARIABLE: address, COMMAND_CONFIG_VARIABLE: ""},
             check=False,
         )
     if ended.returncode != step.exit_code:
