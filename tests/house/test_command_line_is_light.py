@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.cli.app import COMMANDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAVY = {
     "rich",
@@ -35,6 +39,13 @@ def test_help_needs_next_to_nothing(arguments: list[str]) -> None:
     loaded = loaded_by(*arguments)
     assert "headrace.cli.app" in loaded
     assert not loaded & (HEAVY | {"asyncio", "headrace.client", "headrace.wire"})
+
+
+def test_a_node_loads_no_more_than_its_settings_ask_for(tmp_path: Path) -> None:
+    place = ["--data-dir", str(tmp_path / "data"), "--http", "off"]
+    loaded = loaded_by("serve", *place, "--node-id", "4", "--voters", "1@127.0.0.1:1")  # not among them: refused
+    assert "headrace.cli.serve.node_process" in loaded
+    assert not loaded & {"jwt", "cryptography", "urllib.request", "prometheus_client"}
 
 
 @pytest.mark.parametrize(

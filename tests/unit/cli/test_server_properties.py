@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.access.listeners import ClientAuth
 from headrace.broker.listeners.plans import planned
 from headrace.cli.serve.kafka_settings import reason_against, reason_without
 from headrace.cli.serve.server_properties import (
@@ -133,8 +134,12 @@ def test_an_empty_text_asks_for_nothing() -> None:
         ("ssl.client.auth=maybe", "line 1: ssl.client.auth must be one of required, requested, none, not 'maybe'"),
         ("listener.name.x.num.partitions=1", "no setting of a listener has this name"),
         (
-            "security.inter.broker.protocol=SSL",
-            "listener.security.protocol.map what that one speaks, as CONTROLLER:SSL",
+            LOOPBACK + "security.inter.broker.protocol=SSL",
+            "which speaks no TLS: say CONTROLLER:SSL in",
+        ),
+        (
+            LOOPBACK + "inter.broker.listener.name=SSL",
+            "line 3: inter.broker.listener.name=SSL: nodes meet",
         ),
         ("ssl.engine.factory.class=x", "a class of Java cannot run here"),
         ("zookeeper.connect=localhost:2181", "there is no ZooKeeper here: set process.roles=broker,controller"),
@@ -150,6 +155,41 @@ def test_an_empty_text_asks_for_nothing() -> None:
 )
 def test_what_cannot_be_kept_is_refused_with_its_line(text: str, expected: str) -> None:
     assert expected in refusal_of(text)
+
+
+KAFKAS_SASL_SSL_WITH_PEM = """
+listeners=SASL_SSL://localhost:9092,CONTROLLER://localhost:9093
+advertised.listeners=SASL_SSL://localhost:9092
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=SASL_SSL:SASL_SSL,CONTROLLER:SSL
+security.inter.broker.protocol=SASL_SSL
+sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256
+sasl.enabled.mechanisms=SCRAM-SHA-256
+listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=\\
+   org.apache.kafka.common.security.scram.ScramLoginModule required \\
+   username="admin" \\
+   password="admin-secret";
+ssl.keystore.type=PEM
+ssl.keystore.location=/var/private/ssl/server.pem
+ssl.key.password=test1234
+ssl.truststore.type=PEM
+ssl.truststore.location=/var/private/ssl/ca.pem
+ssl.client.auth=none
+ssl.endpoint.identification.algorithm=
+ssl.secure.random.implementation=SHA1PRNG
+"""
+
+
+def test_what_kafkas_pages_say_of_sasl_and_pem_files() -> None:
+    said = meant(KAFKAS_SASL_SSL_WITH_PEM)
+    plans = planned(said.configs)
+    (listener,) = plans.clients
+    assert (listener.name, listener.protection.security.mechanisms) == ("SASL_SSL", ("SCRAM-SHA-256",))
+    assert listener.protection.tls is not None
+    assert listener.protection.tls.key_password == "test1234"
+    assert plans.nodes.security.client_auth is ClientAuth.REQUIRED
+    assert not plans.nodes.expects_host
+    assert "admin-secret" not in repr((said, plans)), "neither in the log nor in an error"
 
 
 def test_metadata_in_the_one_directory_is_as_it_should_be() -> None:

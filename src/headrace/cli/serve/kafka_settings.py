@@ -8,15 +8,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_NODES_MEET: Final = (
-    "nodes meet at the listener that controller.listener.names names: take this out, and say in "
-    "listener.security.protocol.map what that one speaks, as CONTROLLER:SSL"
-)
 _NO_PLUGIN: Final = "a class of Java cannot run here, and without it the node would allow what it forbids: take it out"
 
 CANNOT_BE_KEPT: Final = (
     (r"zookeeper\..*", "there is no ZooKeeper here: set process.roles=broker,controller, and node.id in place of it"),
-    (r"security\.inter\.broker\.protocol", _NODES_MEET),
     (r"delegation\.token\..*", "there are no delegation tokens: take it out"),
     (r"(listener\.name\..*)?(sasl\..*(callback\.handler|login)\.class|ssl\.engine\.factory\.class)", _NO_PLUGIN),
     (r"principal\.builder\.class|security\.providers", _NO_PLUGIN),
@@ -36,7 +31,6 @@ CANNOT_BE_KEPT: Final = (
 )
 
 _ALREADY_SO: Final = {
-    ("security.inter.broker.protocol", "PLAINTEXT"),
     ("remote.log.storage.system.enable", "false"),
 }
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.broker.listeners.places import EVERYWHERE, Place, UnusableListeners, places_of
+from headrace.access.listeners import SecurityProtocol
+from headrace.broker.listeners.places import EVERYWHERE, Place, UnusableListeners, places_of, protocols_of
 from headrace.broker.membership.local_node import NODES
 from headrace.cli.serve.java_properties import NotProperties, read_properties
 from headrace.cli.serve.kafka_settings import reason_against, reason_without
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.metadata.configs.config_keys import ConfigKey
 
+PROTOCOLS = "listener.security.protocol.map"
 _OF_THE_PLACE = {
     *(key.name for key in IDENTITY_CONFIGS),
     *("broker.id", "log.dir", "process.roles"),
@@ -76,6 +78,7 @@ class _Reading:
         node_id = self._node_id()
         nodes, clients = self._listeners()
         configs |= self._told(clients)
+        self._expect_tls_between_nodes(nodes)
         voters, join = self._others(node_id, nodes)
         return ServerProperties(
             node_id=node_id,
@@ -97,7 +100,7 @@ class _Reading:
             key = NODE_CONFIGS.get(name) or own_config_key(name)
             if key is not None:
                 self._check(key, text)
-                if text:  # an empty text asks for nothing
+                if text or key.default:  # else an empty text asks for nothing
                     yield name, text
             elif (why := reason_against(name, text)) and not self._is_log_dir(name):
                 raise self._wrong(name, why)
@@ -144,6 +147,27 @@ class _Reading:
         own = [name.upper() for name in self._several("controller.listener.names")] or [NODES]
         nodes = [place for place in found if place.name in own]
         return (nodes[0] if nodes else None), [place for place in found if place.name not in own]
+
+    def _expect_tls_between_nodes(self, nodes: Place | None) -> None:
+        """Kafka's brokers copy records where these settings say; nodes here do everything at the one for nodes."""
+        protocols = self._protocols()
+        setting = "inter.broker.listener.name"
+        wanted = protocols.get(self._texts.get(setting, "").upper())
+        if wanted is None:
+            setting = "security.inter.broker.protocol"
+            wanted = SecurityProtocol.__members__.get(self._texts.get(setting, "").upper())
+        if nodes is None or wanted is None or not wanted.has_tls:
+            return
+        if not protocols.get(nodes.name, SecurityProtocol.PLAINTEXT).has_tls:
+            why = f"nodes meet at {nodes.name}, which speaks no TLS: say {nodes.name}:SSL in {PROTOCOLS}"
+            raise self._wrong(setting, f"{why}, and take this out")
+
+    def _protocols(self) -> dict[str, SecurityProtocol]:
+        try:
+            said = self._texts.get(PROTOCOLS)
+            return dict(SecurityProtocol.__members__) if said is None else protocols_of(said, PROTOCOLS)
+        except UnusableListeners as wrong:
+            raise self._wrong(PROTOCOLS, wrong.why) from wrong
 
     def _places(self, setting: str) -> list[Place]:
         try:
