@@ -32,10 +32,13 @@ from headrace.client.security.settings import parse_security
 from headrace.model.names import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.certificates import Held
 
 PATIENCE_S: Final = 60.0
 PATIENCE_MS: Final = 60_000
+PAUSE_S: Final = 0.05  # between two records
 TRIES_MS: Final = 3_000  # kafka-python logs in again and again until it gives up, and then does not say why
 
 
@@ -74,8 +77,20 @@ class Client(Protocol):
         ...
 
 
+class Lasting(Client, Protocol):
+    """A client that is no command."""
+
+    renews: bool
+    """Whether it logs in again on the same connection before its session ends."""
+
+    def write_on(self, servers: str, way: Way, topic: str, is_enough: Callable[[], bool]) -> int:
+        """One record after the other by the same producer; how many, each of which was acknowledged."""
+        ...
+
+
 class Ours:
     name = "headrace"
+    renews = True
 
     def write(self, servers: str, way: Way, topic: str, value: bytes) -> None:
         asyncio.run(self._asked(servers, way, topic, value))
@@ -83,7 +98,21 @@ class Ours:
     def read(self, servers: str, way: Way, topic: str) -> bytes:
         return asyncio.run(self._asked(servers, way, topic, None))
 
-    async def _asked(self, servers: str, way: Way, topic: str, value: bytes | None) -> bytes:
+    def write_on(self, servers: str, way: Way, topic: str, is_enough: Callable[[], bool]) -> int:
+        return asyncio.run(self._write_on(servers, self._settings(way), topic, is_enough))
+
+    async def _write_on(
+        self, servers: str, settings: ClusterSettings, topic: str, is_enough: Callable[[], bool]
+    ) -> int:
+        count = 0
+        async with system_cluster(servers, settings) as cluster, BatchingProducer(cluster) as producer:
+            while not is_enough():
+                await (await producer.send(topic, None, b"on and on"))
+                count += 1
+                await asyncio.sleep(PAUSE_S)
+        return count
+
+    def _settings(self, way: Way) -> ClusterSettings:
         settings = {"security.protocol": way.protocol}
         if way.protocol.endswith("SSL"):
             settings["ssl.ca.location"] = way.ca
@@ -94,9 +123,11 @@ class Ours:
             settings |= {"sasl.mechanism": way.mechanism, "sasl.oauthbearer.token": way.secret}
         elif way.mechanism:
             settings |= {"sasl.mechanism": way.mechanism, "sasl.username": way.name, "sasl.password": way.secret}
-        chosen = ClusterSettings(security=parse_security(settings))
+        return ClusterSettings(security=parse_security(settings))
+
+    async def _asked(self, servers: str, way: Way, topic: str, value: bytes | None) -> bytes:
         try:
-            async with system_cluster(servers, chosen) as cluster:
+            async with system_cluster(servers, self._settings(way)) as cluster:
                 if value is None:
                     return await self._first(AssignedConsumer(cluster), topic)
                 async with BatchingProducer(cluster) as producer:
@@ -115,6 +146,7 @@ class Ours:
 
 class Confluent:
     name = "confluent-kafka"
+    renews = True
 
     def write(self, servers: str, way: Way, topic: str, value: bytes) -> None:
         troubles: list[KafkaError] = []
@@ -126,6 +158,18 @@ class Confluent:
             producer.poll(0.1)
             self._look_at(troubles)
         assert delivered == [True]
+
+    def write_on(self, servers: str, way: Way, topic: str, is_enough: Callable[[], bool]) -> int:
+        producer = Producer(self._settings(servers, way, []))
+        delivered: list[bool] = []
+        count = 0
+        while not is_enough():
+            producer.produce(topic, b"on and on", on_delivery=lambda error, _: delivered.append(error is None))
+            count += 1
+            producer.poll(PAUSE_S)
+        assert producer.flush(PATIENCE_S) == 0
+        assert delivered == [True] * count
+        return count
 
     def read(self, servers: str, way: Way, topic: str) -> bytes:
         troubles: list[KafkaError] = []
@@ -173,6 +217,7 @@ class _AiokafkaToken(AiokafkaTokenProvider):
 
 class Aiokafka:
     name = "aiokafka"
+    renews = False
 
     def write(self, servers: str, way: Way, topic: str, value: bytes) -> None:
         asyncio.run(self._write(servers, way, topic, value))
@@ -189,6 +234,18 @@ class Aiokafka:
             raise NotLetIn(f"{error!r} {error.__cause__!r}") from error
         finally:
             await producer.stop()
+
+    def write_on(self, servers: str, way: Way, topic: str, is_enough: Callable[[], bool]) -> int:
+        return asyncio.run(self._write_on(servers, way, topic, is_enough))
+
+    async def _write_on(self, servers: str, way: Way, topic: str, is_enough: Callable[[], bool]) -> int:
+        count = 0
+        async with AIOKafkaProducer(**self._settings(servers, way)) as producer:
+            while not is_enough():
+                await producer.send_and_wait(topic, b"on and on")
+                count += 1
+                await asyncio.sleep(PAUSE_S)
+        return count
 
     async def _read(self, servers: str, way: Way, topic: str) -> bytes:
         async with AIOKafkaConsumer(**self._settings(servers, way)) as consumer:
@@ -220,6 +277,7 @@ class _KafkaPythonToken(AbstractTokenProvider):
 
 class KafkaPython:
     name = "kafka-python"
+    renews = True
 
     def write(self, servers: str, way: Way, topic: str, value: bytes) -> None:
         try:
@@ -228,6 +286,16 @@ class KafkaPython:
         except kafka.errors.KafkaError as error:
             raise NotLetIn(repr(error)) from error
         producer.close()
+
+    def write_on(self, servers: str, way: Way, topic: str, is_enough: Callable[[], bool]) -> int:
+        producer = KafkaProducer(**self._settings(servers, way))
+        count = 0
+        while not is_enough():
+            producer.send(topic, b"on and on").get(PATIENCE_S)
+            count += 1
+            time.sleep(PAUSE_S)
+        producer.close()
+        return count
 
     def read(self, servers: str, way: Way, topic: str) -> bytes:
         consumer = KafkaConsumer(**self._settings(servers, way))
@@ -282,4 +350,5 @@ class Kcat:
         return ["-b", servers, *(part for name, value in settings.items() for part in ("-X", f"{name}={value}"))]
 
 
-CLIENTS: tuple[Client, ...] = (Ours(), Confluent(), Aiokafka(), KafkaPython(), Kcat())
+LASTING: tuple[Lasting, ...] = (Ours(), Confluent(), Aiokafka(), KafkaPython())
+CLIENTS: tuple[Client, ...] = (*LASTING, Kcat())

@@ -214,6 +214,7 @@ async def test_a_certificate_that_fits_no_rule_is_refused(
     async with living_server(tmp_path / "data", access_of) as living:
         noted = Noted.of(living)
         client = await living.connect(tls=client_context(certificates.issue("mallory").settings()))
+        client.begin(METADATA, 9)
         assert await client.frame() is None
         assert "no rule of ssl.principal.mapping.rules fits the name in its certificate, 'CN=mallory" in caplog.text
         (event,) = noted.events
