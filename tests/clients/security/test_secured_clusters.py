@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+import subprocess
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -29,7 +31,9 @@ from headrace.wire.messages.raft_request_vote import RaftRequestVoteRequest
 from headrace.wire.messages.raft_vote_answer import RaftVoteAnswerResponse
 from tests.certificates import Certificates
 from tests.clients.clusters import PATIENCE_S
+from tests.clients.nodes import ANY_PORT, SERVE
 from tests.clients.security.secured_clusters import NODES, SecuredCluster, SecuredProcesses
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -167,8 +171,27 @@ async def test_nodes_that_know_each_other_by_a_secret(tmp_path: Path) -> None:
         with pytest.raises(AuthenticationFailed, match="nobody logs in at this address"):
             async with stranger(tmp_path, knowing(SECRET), cluster.address(2)):
                 pass
+        wrong = tmp_path / "wrong"
+        wrong.write_text(SECRET[::-1])
+        wrong.chmod(0o600)
+        said = what_is_said_by(9, f"1@{cluster.meeting(1)}", tmp_path, f"headrace.cluster.secret.file={wrong}")
+        assert re.search(r"node 1 does not answer: .* the login of 'node' by SCRAM-SHA-512 failed", said), said
         for node_id in cluster.node_ids:
             assert SECRET not in cluster.log_of(node_id)
+
+
+def what_is_said_by(node_id: int, others: str, home: Path, setting: str) -> str:
+    """The first warning of a node that is to found a cluster with others."""
+    voters = f"{node_id}@127.0.0.1:{free_port()},{others}"
+    place = ["--data-dir", str(home / "founder"), "--listen", ANY_PORT, "--advertise", "127.0.0.1:1", "--http", "off"]
+    command = [*SERVE, "--node-id", str(node_id), "--voters", voters, *place, "-X", setting]
+    node = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        assert node.stderr is not None
+        return next((line for line in node.stderr if "WARNING" in line), "")
+    finally:
+        node.kill()
+        node.communicate()
 
 
 def knowing(secret: str, user: str = NODE) -> NodeProof:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.membership.identity import Origin, WrongIdentity
 from headrace.broker.membership.local_node import NODES
-from headrace.client.errors import ClientError
+from headrace.client.errors import AuthenticationFailed, ClientError
 from headrace.model.errors import ErrorCode, Reason, Refusal
 from headrace.model.names import NodeId, TopicId
 from headrace.raft.membership import Membership, Voter
@@ -63,6 +63,8 @@ class Joining:
         self._ways_in = list(ways_in)
         self._not_let_in: Reason | None = None
         """Why, as it was heard last; whoever waits for a leader wants to know."""
+        self._strangers: set[NodeId] = set()
+        """Founders that do not take this node for one, or are not taken for one: told once, until they are."""
 
     async def find_cluster(self, identity: Identity) -> Identity:
         """For a node whose log is empty. Returns what its directory must remember from now on.
@@ -145,8 +147,12 @@ class Joining:
         try:
             found = await self._ask(address, GreetRequest(), GreetResponse)
         except (ClientError, Refusal) as trouble:
-            log.debug("node %d does not answer: %s", node_id, trouble)
+            is_news = isinstance(trouble, AuthenticationFailed) and node_id not in self._strangers
+            log.log(logging.WARNING if is_news else logging.DEBUG, "node %d does not answer: %s", node_id, trouble)
+            if is_news:
+                self._strangers.add(node_id)
             return None
+        self._strangers.discard(node_id)
         if found.node_id != node_id:
             log.warning("at %s there is node %d, not node %d: look at --voters", address, found.node_id, node_id)
             return None
