@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.wire.api import request_class
 from headrace.wire.batches.records import encode_batch
@@ -277,6 +277,9 @@ class WatchedNode:
         assert self.process.is_running, log[-4000:]
 
 
+NodeT = TypeVar("NodeT", bound=WatchedNode)
+
+
 class Bystander:
     """A healthy client that keeps using the node from a thread. Each answer must come; how soon is only noted."""
 
@@ -317,7 +320,9 @@ class Bystander:
 
 
 @contextmanager
-def watched_node(directory: Path, *, files_max: int | None = None, **configs: str) -> Iterator[WatchedNode]:
+def watched_node(
+    directory: Path, *, files_max: int | None = None, kind: type[NodeT] = WatchedNode, **configs: str
+) -> Iterator[NodeT]:
     """A fresh node. `files_max` is how many descriptors the system lets it have."""
 
     def limit_files() -> None:
@@ -327,5 +332,5 @@ def watched_node(directory: Path, *, files_max: int | None = None, **configs: st
     named = {name.replace("_", "."): value for name, value in configs.items()}
     with NodeProcess(directory / "data", directory / "node.log", configs=named, before_exec=limit_files) as process:
         process.start()
-        yield WatchedNode(process)
+        yield kind(process)
         assert process.stop() == 0, process.log[-4000:]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SEED = os.environ.get("HEADRACE_SEED", "1")
 FRAMES = int(os.environ.get("HEADRACE_FUZZED_FRAMES", "6000"))
-FRAMES_LONG = 300_000
+FRAMES_LONG = 350_000  # a million, with those before and after a login over TLS
 LOOK_EVERY = 500  # frames between two looks at the node
 TOPIC = "fuzzed"
 OPENED = "opened"  # its settings make the node open every batch: unfold it, read its records, fold it again
@@ -41,22 +41,29 @@ MAGIC_AT = 16  # of a batch: base offset, length and leader epoch come before
 NUMBERS = [0, 1, -1, 2, 7, 127, 128, 255, 2**15 - 1, -(2**15), 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
 
 
+CONFIGS = {
+    "auto.create.topics.enable": "false",  # or every name that a mutation makes up becomes a topic
+    "group.min.session.timeout.ms": "1",  # members that only joined are soon forgotten, and nobody waits for them
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedNode]:
-    configs = {
-        "auto_create_topics_enable": "false",  # or every name that a mutation makes up becomes a topic
-        "group_min_session_timeout_ms": "1",  # members that only joined are soon forgotten, and nobody waits for them
-        "group_initial_rebalance_delay_ms": "0",
-    }
-    with watched_node(tmp_path_factory.mktemp("fuzz"), **configs) as watched:
-        with watched.connect() as client:
-            assert client.create_topic(TOPIC) == 0
-            assert client.create_topic(OPENED, configs={"compression.type": "gzip", "cleanup.policy": "compact"}) == 0
-            for kind in (0, 1):  # the coordinators of groups and transactions
-                assert client.ask(FindCoordinatorRequest("any", kind), 3).error_code == 0
-            for _ in range(20):
-                assert client.produce(TOPIC, one_batch()).error_code == 0
+    with watched_node(tmp_path_factory.mktemp("fuzz"), **CONFIGS) as watched:
+        prepare(watched)
         yield watched
+
+
+def prepare(node: WatchedNode) -> None:
+    """What valid frames are about."""
+    with node.connect() as client:
+        assert client.create_topic(TOPIC) == 0
+        assert client.create_topic(OPENED, configs={"compression.type": "gzip", "cleanup.policy": "compact"}) == 0
+        for kind in (0, 1):  # the coordinators of groups and transactions
+            assert client.ask(FindCoordinatorRequest("any", kind), 3).error_code == 0
+        for _ in range(20):
+            assert client.produce(TOPIC, one_batch()).error_code == 0
 
 
 # ---- mutations: each takes the frame without its length
@@ -159,12 +166,12 @@ _PRODUCE_BATCH_START = bytes(encode_batch([(0, None, b"", ())]))[12:17]  # leade
 # ---- the run
 
 
-def fuzz(node: WatchedNode, seed: str, count: int) -> Counter[str]:
-    valid = all_valid_frames(node)
-    assert {name.split()[0] for name, _ in valid} == {key.name for key in SERVED}
+def fuzz(
+    node: WatchedNode, seed: str, count: int, valid: list[tuple[str, bytes]], connect: Callable[[], Hostile]
+) -> Counter[str]:
     outcomes: Counter[str] = Counter()
     log_start = len(node.process.log)
-    client = node.connect()
+    client = connect()
     try:
         for number in range(count):
             name, frame = mutated(random.Random(f"{seed}:{number}"), valid)
@@ -172,7 +179,7 @@ def fuzz(node: WatchedNode, seed: str, count: int) -> Counter[str]:
             outcomes[outcome] += 1
             if outcome != "answered":
                 client.socket.close()
-                client = node.connect()
+                client = connect()
             if number % LOOK_EVERY == 0 or number == count - 1:
                 node.check_log(log_start)
                 with node.connect() as healthy:
@@ -191,7 +198,9 @@ def all_valid_frames(node: WatchedNode) -> list[tuple[str, bytes]]:
         known = client.ask(MetadataRequest([MetadataRequestTopic(name=name) for name in (TOPIC, OPENED)]), 12)
     ids = {topic.name: topic.topic_id for topic in known.topics}
     opened = [frame for frame in valid_frames(OPENED, ids[OPENED]) if frame[0].startswith("PRODUCE")]
-    return valid_frames(TOPIC, ids[TOPIC]) + opened
+    valid = valid_frames(TOPIC, ids[TOPIC]) + opened
+    assert {name.split()[0] for name, _ in valid} == {key.name for key in SERVED}
+    return valid
 
 
 def send_one(client: Hostile, frame: bytes) -> str:
@@ -213,7 +222,7 @@ def send_one(client: Hostile, frame: bytes) -> str:
 
 def test_fuzzed_frames_are_answered_or_close_their_connection(node: WatchedNode) -> None:
     with node.attacked(grows_mib=GROWS_MIB):
-        outcomes = fuzz(node, SEED, FRAMES)
+        outcomes = fuzz(node, SEED, FRAMES, all_valid_frames(node), node.connect)
     print(f"\nseed {SEED}: {dict(outcomes)}")
     assert outcomes["answered"] > FRAMES // 10, "hardly anything got past the first check: the mutations are too coarse"
     assert outcomes["closed"] > FRAMES // 10
@@ -233,5 +242,5 @@ def test_every_valid_frame_is_answered(node: WatchedNode) -> None:
 @pytest.mark.timeout(3600)
 def test_very_many_fuzzed_frames(node: WatchedNode) -> None:
     with node.attacked(grows_mib=GROWS_MIB):
-        outcomes = fuzz(node, SEED, FRAMES_LONG)
+        outcomes = fuzz(node, SEED, FRAMES_LONG, all_valid_frames(node), node.connect)
     print(f"\nseed {SEED}: {dict(outcomes)}")
