@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import ssl
 import subprocess
 import threading
 from pathlib import Path
@@ -188,3 +189,19 @@ def test_everything_that_a_node_keeps_is_its_owner_s_alone(cluster: PageCluster)
     for number in (1, 2, 3):
         for path in _files(cluster.directory / f"data-{number}"):
             assert path.stat().st_mode & 0o077 == 0, path
+
+
+def shown_certificate(cluster: PageCluster) -> str:
+    """What a new connection to the first node is shown."""
+    host, _, port = cluster.addresses.split(",")[0].partition(":")
+    return ssl.get_server_certificate((host, int(port)), ca_certs=str(cluster.directory / "secure" / "ca.pem"))
+
+
+def test_nodes_show_new_certificates_without_a_restart(cluster: PageCluster) -> None:
+    before = shown_certificate(cluster)
+    assert before in (cluster.directory / "secure" / "node.pem").read_text()
+    cluster.terminal.type("headrace security renew --dir secure --days 30")
+    wait_until(lambda: shown_certificate(cluster) != before, "the first node shows the new certificate")
+    assert shown_certificate(cluster) in (cluster.directory / "secure" / "node.pem").read_text()
+    cluster.terminal.environment["HEADRACE_COMMAND_CONFIG"] = "secure/admin.properties"
+    cluster.terminal.type("headrace cluster status")  # which fails if one of them is missed

@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 STARTS_NODES = {"headrace serve", "headrace dev", "headrace demo"}
 WITHOUT_NODES = {
     *("headrace rescue inspect", "headrace rescue dump", "headrace rescue new-cluster"),
-    *("headrace security init", "headrace security renew"),
+    *("headrace security init", "headrace security renew", "headrace security certificate"),
 }
 EVERYWHERE = {"--bootstrap-server", "--command-config", "--command-property", "--help", "-h", "--version"}
 

@@ -18,6 +18,7 @@ from headrace.cli.serve.command import flattened
 from headrace.cli.serve.paths import beside
 from headrace.client.security.credentials import PasswordCredentials
 from headrace.client.security.files import parse_properties, read_client_file
+from headrace.testing import Broker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,3 +149,43 @@ def test_names_that_cannot_be_are_refused(tmp_path: Path, option: str, value: st
 def test_properties_hold_any_path(tmp_path: Path) -> None:
     odd = tmp_path / "a\\b c=dé\U0001f600"
     assert parse_properties(client_text("admin", "p", odd))["ssl.ca.location"] == str(odd)
+
+
+def test_a_client_is_known_by_its_certificate(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(["security", "certificate", "--dir", str(directory), "--name", "alice"]) == 0
+    said = capsys.readouterr().err
+    settings = beside(dict(flattened(tomllib.loads(said[said.index("listeners = ") :]))), directory)
+    settings |= {
+        "listeners": "SASL_SSL://127.0.0.1:0,SSL://127.0.0.1:0",
+        "authorizer.class.name": "headrace",
+        "super.users": "User:alice",
+        "ssl.keystore.location": str(directory / "node.pem"),
+        "listener.name.controller.ssl.truststore.location": str(directory / "ca.pem"),
+    }
+    with Broker(users={"admin": "secret"}, configs=settings) as broker:
+        there = broker.bootstrap_servers_of("SSL")
+        login = ["--command-config", str(directory / "alice.properties"), "--bootstrap-server", there]
+        assert run(["topics", "create", "--name", "orders", *login]) == 0
+        assert "created topic orders" in capsys.readouterr().err
+        without = ["--command-property", f"ssl.ca.location={directory / 'ca.pem'}", "--bootstrap-server"]
+        assert run(["topics", "list", "--command-property", "security.protocol=SSL", *without, there]) == 1
+        assert "certificate" in capsys.readouterr().err
+
+
+def test_certificates_of_clients_are_of_another_authority_than_those_of_nodes(directory: Path) -> None:
+    for name in ("alice", "bob"):
+        assert run(["security", "certificate", "--dir", str(directory), "--name", name]) == 0
+    authority = x509.load_pem_x509_certificate((directory / "clients-ca.pem").read_bytes())
+    of_nodes = x509.load_pem_x509_certificate((directory / "ca.pem").read_bytes())
+    for name in ("alice", "bob"):
+        issued = x509.load_pem_x509_certificate((directory / f"{name}.pem").read_bytes())
+        issued.verify_directly_issued_by(authority)
+        assert stat.S_IMODE((directory / f"{name}.pem").stat().st_mode) == 0o600
+        assert issued.issuer != of_nodes.subject
+    assert run(["security", "certificate", "--dir", str(directory), "--name", "bob"]) == FAILED
+
+
+@pytest.mark.parametrize("name", ["", "../alice", "a b", "CN=x,OU=nodes", "-x"])
+def test_a_client_has_a_plain_name(directory: Path, name: str) -> None:
+    assert run(["security", "certificate", "--dir", str(directory), f"--name={name}"]) == USAGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -32,7 +33,7 @@ days_option = click.option(
     type=click.IntRange(1, DAYS_MAX),
     default=730,
     show_default=True,
-    help="How long the nodes' certificates are valid.",
+    help="How long the certificates are valid.",
 )
 
 
@@ -89,6 +90,29 @@ def renew(directory: Path, hosts: tuple[str, ...], days: int) -> None:
         raise Complaint(f"{directory} has no certificate of a node", exit_code=NOT_FOUND)
     for path in renewed:
         talk(f"renewed {path}, valid for {days} days")
+
+
+@command.command(context_settings=HELP)
+@directory_option
+@click.option("--name", required=True, help="Whom it is for.")
+@days_option
+def certificate(directory: Path, name: str, days: int) -> None:
+    """Make a certificate that a client shows in place of a password, and settings of that client.
+
+    It is issued by an authority of its own, apart from that of nodes. Nodes ask for such certificates at listeners with
+    the protocol SSL: the command says which settings that takes.
+    """
+    from headrace.access.authentication.credentials import user_name_problem
+    from headrace.cli.security.layout import CLIENTS_AUTHORITY, listener_text
+    from headrace.cli.security.making import make_certificate
+    from headrace.cli.terminal.output import talk
+
+    if user_name_problem(name) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise click.BadParameter("expected letters, digits, '.', '_' and '-', at most 64", param_hint="--name")
+    for path in make_certificate(directory, name, days):
+        talk(f"made {path}")
+    talk(f"nodes know {name} by it with these settings, and {CLIENTS_AUTHORITY} beside their node.toml:\n")
+    talk(listener_text())
 
 
 def _usable(hosts: list[str]) -> list[str]:

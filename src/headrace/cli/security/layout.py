@@ -19,6 +19,9 @@ NODE: Final = "node.pem"
 SETTINGS: Final = "node.toml"
 USERS: Final = "users.json"
 CLIENT: Final = "admin.properties"
+CLIENTS_AUTHORITY: Final = "clients-ca.pem"
+CLIENTS_AUTHORITY_KEY: Final = "clients-ca.key"
+"""Another authority: who has a certificate of the nodes' one is taken for a node."""
 NODE_FILES: Final = (SETTINGS, NODE, AUTHORITY, USERS)
 """What a node needs."""
 
@@ -58,6 +61,34 @@ sasl.username={admin}
 sasl.password={password}
 ssl.ca.location={authority}
 """
+
+
+_CERTIFICATE_TEXT: Final = """\
+# Settings of a client that is known by its certificate, made by `headrace security certificate`. bootstrap.servers is
+# missing: where a listener is that asks for certificates.
+security.protocol=SSL
+ssl.ca.location={authority}
+ssl.certificate.location={certificate}
+ssl.key.location={certificate}
+"""
+
+_LISTENER_TEXT: Final = """\
+listeners = "SASL_SSL://127.0.0.1:9092,SSL://127.0.0.1:9094"
+listener.security.protocol.map = "SASL_SSL:SASL_SSL,SSL:SSL,CONTROLLER:SSL"
+listener.name.ssl.ssl.client.auth = "required"
+listener.name.ssl.ssl.keystore.location = "{node}"
+listener.name.ssl.ssl.truststore.location = "{authority}"
+listener.name.ssl.ssl.principal.mapping.rules = "RULE:^CN=([^,]+)$/$1/"
+"""
+
+
+def listener_text() -> str:
+    """What nodes need to know clients by certificates, beside what they have."""
+    return _LISTENER_TEXT.format(node=NODE, authority=CLIENTS_AUTHORITY)
+
+
+def certificate_text(authority: Path, certificate: Path) -> str:
+    return _CERTIFICATE_TEXT.format(authority=_escaped(str(authority)), certificate=_escaped(str(certificate)))
 
 
 def settings_text(admin: str) -> str:

@@ -20,9 +20,12 @@ from headrace.cli.security.layout import (
     AUTHORITY,
     AUTHORITY_KEY,
     CLIENT,
+    CLIENTS_AUTHORITY,
+    CLIENTS_AUTHORITY_KEY,
     NODE,
     SETTINGS,
     USERS,
+    certificate_text,
     client_text,
     settings_text,
 )
@@ -67,7 +70,7 @@ def make(directory: Path, hosts: Sequence[str], days: int, admin: str, nodes: in
 def renew(directory: Path, others: Sequence[str], days: int) -> list[Path]:
     """New certificates of the same authority in place of those of nodes, for the same hosts and some others. Returns
     which. Complaint if there is no authority."""
-    authority = _authority(directory)
+    authority = _authority(directory, AUTHORITY, AUTHORITY_KEY)
     found = sorted((*directory.glob(NODE), *directory.glob(f"node-*/{NODE}")))
     for path in found:
         name, hosts = hosts_of(path.read_bytes())
@@ -75,13 +78,29 @@ def renew(directory: Path, others: Sequence[str], days: int) -> list[Path]:
     return found
 
 
+def make_certificate(directory: Path, name: str, days: int) -> list[Path]:
+    """A client's certificate, and settings that show it. Complaint if there are some already."""
+    shown, settings = directory / f"{name}.pem", directory / f"{name}.properties"
+    for path in (shown, settings):
+        if path.exists():
+            raise Complaint(f"{path} is there already, and nothing is overwritten", "move it away to make a new one")
+    _authority(directory, AUTHORITY, AUTHORITY_KEY)  # it is the right directory
+    if not (directory / CLIENTS_AUTHORITY).exists():
+        made = Authority.new(f"headrace clients {secrets.token_hex(4)}", Period.of_days(AUTHORITY_DAYS))
+        write_new(directory, {CLIENTS_AUTHORITY_KEY: made.key, CLIENTS_AUTHORITY: made.certificate})
+    authority = _authority(directory, CLIENTS_AUTHORITY, CLIENTS_AUTHORITY_KEY)
+    text = certificate_text((directory / AUTHORITY).resolve(), shown.resolve())
+    write_new(directory, {shown.name: _issued(authority, name, (), days), settings.name: text.encode()})
+    return [shown, settings]
+
+
 def node_names(count: int) -> list[str]:
     return [f"node-{number}" for number in range(1, count + 1)]
 
 
-def _authority(directory: Path) -> Authority:
+def _authority(directory: Path, name: str, key_name: str) -> Authority:
     try:
-        certificate, key = ((directory / name).read_bytes() for name in (AUTHORITY, AUTHORITY_KEY))
+        certificate, key = (directory / name).read_bytes(), (directory / key_name).read_bytes()
     except FileNotFoundError as missing:
         raise Complaint(
             f"{missing.filename} is not there, and without it no certificate can be issued",
@@ -91,7 +110,7 @@ def _authority(directory: Path) -> Authority:
     try:
         return Authority.read(certificate, key)
     except ValueError as wrong:
-        raise Complaint(f"{directory / AUTHORITY} or {directory / AUTHORITY_KEY} is damaged: {wrong}") from wrong
+        raise Complaint(f"{directory / name} or {directory / key_name} is damaged: {wrong}") from wrong
 
 
 def _issued(authority: Authority, name: str, hosts: Sequence[str], days: int) -> bytes:
