@@ -181,13 +181,22 @@ async def test_who_has_logged_in_has_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "nonsense",
-    [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"\xff" * 100, bytes(100)],
+    ("nonsense", "said"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "it speaks HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", "it speaks TLS, and this port does not"),
+        (b"\xff" * 100, "a frame of -1 bytes"),
+        (bytes(100), "a frame of 0 bytes"),
+    ],
+    ids=["http", "tls", "ones", "zeros"],
 )
-async def test_nonsense_is_cut(living: LivingServer, nonsense: bytes) -> None:
+async def test_nonsense_is_cut(
+    living: LivingServer, nonsense: bytes, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
     client = await living.connect()
     client.writer.write(nonsense)
     assert await client.frame() is None
+    assert said in caplog.text
 
 
 async def test_refusals_do_not_fill_the_log(living: LivingServer, caplog: pytest.LogCaptureFixture) -> None:

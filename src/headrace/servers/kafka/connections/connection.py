@@ -25,6 +25,7 @@ from headrace.runtime.disk import FileSlice
 from headrace.runtime.network import release_slices
 from headrace.servers.kafka.apis import unsupported_version_answer
 from headrace.servers.kafka.connections.connection_table import host_of
+from headrace.servers.kafka.connections.frame_sizes import FRAME_MIN, check_frame_size
 from headrace.servers.kafka.connections.meter import Meter
 from headrace.servers.kafka.connections.muting import Muting
 from headrace.servers.kafka.connections.receive_buffer import ReceiveBuffer
@@ -50,7 +51,6 @@ TURN_S = 0.005  # everybody else waits for as long as one connection's turn take
 TURN_CHECK = 16  # requests between two looks at the clock, which costs a hundredth of a small Produce
 ELEMENTS_MAX = 50_000  # array elements in one request: each may cost 10 µs on the loop; 10,000 partitions must fit
 LARGE_REQUEST = 64 << 10  # bytes: what is larger is read beside the loop
-FRAME_MIN = 10  # api key, version, correlation id, client id
 
 PRODUCE = 0
 PRODUCE_MIN, PRODUCE_MAX = produce.VERSIONS
@@ -248,11 +248,11 @@ class Connection:
             start = buffer.start
             if end - start < _START.size:
                 if end - start >= _LENGTH.size:
-                    _check_frame_size(_LENGTH.unpack_from(raw, start)[0], frame_max_bytes)
+                    check_frame_size(_LENGTH.unpack_from(raw, start)[0], frame_max_bytes)
                 break
             size, api_key, version, correlation_id, client_id_size = _START.unpack_from(raw, start)
             if not FRAME_MIN <= size <= frame_max_bytes:
-                _check_frame_size(size, frame_max_bytes)
+                check_frame_size(size, frame_max_bytes)
             if kept_out_by is not None:  # for all of the turn: who lets somebody in is a request that waits
                 kept_out_by.look_at(api_key)
             frame_end = start + 4 + size
@@ -460,8 +460,3 @@ class Connection:
             self._is_paused = False
             self.link.resume_reading()
             self._take_turn(self.clock.monotonic_s())
-
-
-def _check_frame_size(size: int, frame_max_bytes: int) -> None:
-    if not FRAME_MIN <= size <= frame_max_bytes:
-        raise Malformed(f"a frame of {size} bytes; allowed are {FRAME_MIN} to {frame_max_bytes}")
