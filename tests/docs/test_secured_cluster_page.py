@@ -133,6 +133,14 @@ def test_from_nothing_to_a_secured_cluster(cluster: PageCluster, told_blocks: To
     cluster.talk += cluster.type_all(told_blocks.take("$ echo tea"))
 
 
+def test_what_was_refused_is_in_the_audit(cluster: PageCluster, told_blocks: ToldBlocks) -> None:
+    """After the walk: alice was not allowed to delete a topic. It reaches the topic of the audit a moment later."""
+    told = told_blocks.take("$ headrace audit")
+    (command,) = told.commands
+    wait_until(lambda: "DeleteTopics" in cluster.terminal.type(command.line), "the refusal is in the topic")
+    cluster.talk += cluster.type_all(told)
+
+
 def test_what_is_secret_is_in_no_log_data_command_line_or_answer(
     cluster: PageCluster, command_lines: CommandLines
 ) -> None:
