@@ -13,6 +13,7 @@ import pytest
 
 from headrace.broker import node
 from headrace.servers.kafka.apis import SERVED, SERVED_TO_NODES, Apis, parts_of
+from headrace.servers.kafka.rights import Rights
 from headrace.wire.api import APIS
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ def test_an_api_that_does_not_say_which_rights_it_takes_is_not_loaded(place, mon
     monkeypatch.delattr(handlers_module(place), "RIGHTS")
     with pytest.raises(LookupError, match="RIGHTS are missing"):
         open_apis().find(key, APIS[key].version_max)
+
+
+def test_rights_that_say_nothing_are_none() -> None:
+    with pytest.raises(AssertionError, match="says why"):
+        Rights()
 
 
 def open_apis() -> Apis:

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.broker.access.audit_file import AUDIT_FILE
 from headrace.model.errors import ErrorCode
+from headrace.runtime.tasks import Breather
 from headrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -27,7 +28,7 @@ from headrace.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from headrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.unit.servers.ruled_server import (
     ALL,
     ALTER,
@@ -178,6 +179,38 @@ async def test_so_many_names_that_they_take_several_turns_are_judged_one_by_one(
     assert [(topic.name, topic.partitions[0].error_code) for topic in answer.topics] == [
         (name, missing if name.startswith("orders") else T) for name in names
     ]
+
+
+@pytest.mark.parametrize(
+    ("request_for", "version"),
+    [
+        (lambda names: ListOffsetsRequest(-1, 0, [ListOffsetsTopic(name) for name in names]), 7),
+        (lambda names: OffsetFetchRequest(groups=[OffsetFetchRequestGroup("hers", topics=fetched(names))]), 8),
+        (lambda names: ConsumerGroupHeartbeatRequest("hers", "a-member", subscribed_topic_names=names), 0),
+        (lambda _: DescribeTopicPartitionsRequest([]), 0),
+        (lambda _: MetadataRequest(None), 9),
+    ],
+)
+async def test_whoever_names_very_much_does_not_hold_up_the_others(server, alice, monkeypatch, request_for, version):
+    """Each name is a step after which others may go on, wherever in a request or an answer it stands."""
+    for number in range(150):
+        await server.living.create_topic(f"many-{number}")
+    await server.allow(rule("alice", READ, GROUP, "hers"), rule("alice", DESCRIBE, TOPIC, "many", PREFIXED))
+    steps = 0
+    breathe = Breather.breathe
+
+    async def counted(breather: Breather) -> None:
+        nonlocal steps
+        steps += 1
+        await breathe(breather)
+
+    monkeypatch.setattr("headrace.servers.kafka.gate.Breather.breathe", counted)
+    await alice.ask(request_for([f"many-{number}" for number in range(150)]), version)
+    assert steps >= 150
+
+
+def fetched(names: list[str]) -> list[OffsetFetchRequestTopics]:
+    return [OffsetFetchRequestTopics(name, partition_indexes=[0]) for name in names]
 
 
 async def test_who_may_do_what_is_said_as_the_rules_have_it(server, alice, root):

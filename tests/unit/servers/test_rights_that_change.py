@@ -95,6 +95,16 @@ async def test_of_several_topics_those_are_written_that_may_be(server):
     assert server.node.topics.partition("other", 0).log.next_offset == 0
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_of_very_many_batches_each_is_asked_about(server, acks):
+    alice = await server.connect("alice")
+    part = [PartitionProduceData(0, bytes(encode_batch([(0, None, b"value", ())])))]
+    names = [f"other-{number}" for number in range(150)] + ["topic"]
+    request = ProduceRequest(None, acks, 10_000, [TopicProduceData(name, partition_data=part) for name in names])
+    answer = await alice.ask(request, 9)
+    assert [it.partition_responses[0].error_code for it in answer.responses] == [T] * 150 + [0]
+
+
 async def test_a_producer_without_answers_loses_its_connection(server):
     bob = await server.connect("bob")
     bob.begin(produce("topic", acks=0), 9)

@@ -259,9 +259,10 @@ class FetchSession:
         if is_committed_only != self._is_committed_only:
             self._is_committed_only = is_committed_only
             self._dirty |= dict.fromkeys(self._partitions.values())
-        if self.reader is not None and self.reader.generation != self._reader_generation:
-            self._reader_generation = self.reader.generation
-            self._dirty |= dict.fromkeys(self._partitions.values())
+        if self.reader is not None and (generation := self.reader.generation) != self._reader_generation:
+            self._reader_generation = generation
+            if not is_full:
+                self._dirty |= dict.fromkeys(self._partitions.values())
         collected = Collected()
         slices_left = SLICES_MAX
         try:

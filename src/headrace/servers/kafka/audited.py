@@ -1,4 +1,6 @@
-"""Between a connection and a handler that changes something: who asked is noted, and what became of it."""
+"""Between a connection and a handler that changes something: who asked is noted, and what became of it. What is refused
+does not come this far: the gate notes that.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,6 @@ if TYPE_CHECKING:
 
 APART_MAX: Final = 500  # of one request; it may name 50,000 things
 TOGETHER_CHARACTERS: Final = 500
-REFUSALS: Final = {
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}
 
 
 def audited(key: ApiKey, handle: Callable[[Any, Request], Any], audit: AuditSink) -> Callable[[Any, Request], Any]:
@@ -83,9 +79,7 @@ def _together(changes: Iterator[Change]) -> Iterator[tuple[Outcome, list[str]]]:
 
 
 def _outcome(code: int) -> Outcome:
-    if code == ErrorCode.NONE:
-        return Outcome.DONE
-    return Outcome.REFUSED if code in REFUSALS else Outcome.FAILED
+    return Outcome.DONE if code == ErrorCode.NONE else Outcome.FAILED
 
 
 def _event(key: ApiKey, request: Request, outcome: Outcome, resource: str, detail: str) -> AuditEvent:

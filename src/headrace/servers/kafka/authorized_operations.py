@@ -1,27 +1,13 @@
-"""What a client may do with a topic, a group or the cluster: everything, as long as nothing forbids anything.
+"""What can be done at all with a topic, a group or the cluster: a bit for each of Kafka's operations that it knows.
 
-The answer is a set of bits, one for each of Kafka's operations, and only those that the kind of resource knows.
+Where access rules are obeyed, the gate leaves of it what they allow.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final
 
-
-class Operation(IntEnum):
-    """Kafka's numbers (`AclOperation`)."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+from headrace.access.operations import Operation
 
 
 def _bits(*operations: Operation) -> int:

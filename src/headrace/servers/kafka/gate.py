@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.access.audit import AuditEvent, Outcome
 from headrace.access.operations import CLUSTER_NAME, Operation, Resource, ResourceType
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_TOPIC_ID, topic_id_text
 from headrace.runtime.tasks import Breather
+from headrace.servers.kafka.authorized_operations import NOT_ASKED_FOR
 from headrace.servers.kafka.rights import ANY_OF_ITS_KIND, Choice, Right
 from headrace.wire.api import APIS, ApiKey, response_class
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 
     from headrace.access.audit import AuditSink
     from headrace.access.identity import Identity
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
     from headrace.servers.kafka.rights import Each, Listed, Rights, Told
 
     Handle = Callable[[Any, Request], Any]
+    T = TypeVar("T")
+    Steps = Generator[None, None, T]
+    """Each is worth a look at the clock."""
 
 AT_ONCE: Final = 100  # things that are asked about in one turn: up to 20 µs for each that was not asked about before
 NOTED_MAX: Final = 20  # refusals of one request that the audit notes one by one
 IN_WORDS_MAX: Final = 1000  # of one request that are explained: an answer must not be many times as large
 TEXT_MAX: Final = 300  # characters; a name may have 32,767
-NOT_ASKED_FOR: Final = -(2**31)
 
 
 class Gate:
@@ -135,10 +138,14 @@ class _Case:
     @property
     def size(self) -> int:
         """How many things may have to be asked about."""
-        return sum(
-            len(getattr(self.message, each.items) or ()) or (each.all is not None) * len(self._gate.image.topics)
-            for each in self._each
-        )
+        named = (getattr(self.message, asked.name, ()) for asked in self._rights.whole if isinstance(asked, Right))
+        return sum(map(self._size_of, self._each)) + sum(len(names) for names in named if isinstance(names, list))
+
+    def _size_of(self, each: Each) -> int:
+        items = getattr(self.message, each.items) or ()
+        if each.inside is not None:
+            return sum(1 + len(getattr(item, each.inside.items) or ()) for item in items)
+        return len(items) or (each.all is not None) * len(self._gate.image.topics)
 
     def is_wide(self, answer: Any) -> bool:
         return any(len(found) > AT_ONCE for listed in self._rights.listed for _, found in _lists(answer, listed.path))
@@ -151,10 +158,10 @@ class _Case:
             APIS[self._key].name, self.identity, Outcome.REFUSED, resource, detail, self.request.client_id
         )
 
-    # ---- before the handler: each step is worth a look at the clock
+    # ---- before the handler
 
     def judge(self) -> Iterator[None]:
-        refusal = self._refusal(self._rights.whole, self.message)
+        refusal = yield from self._refusal(self._rights.whole, self.message)
         if refusal is not None:
             self._refuse_whole(refusal)
             return
@@ -179,11 +186,10 @@ class _Case:
             return
         kept, refused = [], []
         for item in items:
-            refusal = self._refusal((each.right,), item)
+            refusal = yield from self._refusal((each.right,), item)
             if refusal is None:
-                kept.append(self._judged_inside(each, item))
+                kept.append((yield from self._judged_inside(each, item)))
             refused.append(None if refusal is None else each.refused(item, refusal))
-            yield
         if len(kept) == len(items) and each.inside is None:
             return
         if each.is_all_or_nothing and len(kept) < len(items):
@@ -212,7 +218,7 @@ class _Case:
         else:
             self.answer = response_class(self._key)()
 
-    def _judged_inside(self, each: Each, item: Any) -> Any:
+    def _judged_inside(self, each: Each, item: Any) -> Steps[Any]:
         """The item without what is refused of what it lists."""
         inside = each.inside
         listed = None if inside is None else getattr(item, inside.items)
@@ -220,7 +226,7 @@ class _Case:
             return item
         kept = []
         for one in listed:
-            refusal = self._refusal((inside.right,), one)
+            refusal = yield from self._refusal((inside.right,), one)
             if refusal is None:
                 kept.append(one)
             else:
@@ -229,18 +235,19 @@ class _Case:
                 self._refused_inside.setdefault(name, []).append(inside.refused(one, refusal))
         return replace(item, **{inside.items: kept})
 
-    def _refusal(self, rights: Iterable[Right | Choice], thing: Any) -> Refusal | None:
+    def _refusal(self, rights: Iterable[Right | Choice], thing: Any) -> Steps[Refusal | None]:
         """Of the first right that is missing."""
         for asked in rights:
             chosen = asked.choose(self.message, thing, self._gate) if isinstance(asked, Choice) else (asked,)
             for right in chosen:
                 if right.since <= self.request.version <= right.until:
-                    refusal = self._missing(right, thing)
+                    refusal = yield from self._missing(right, thing)
                     if refusal is not None:
                         return refusal
         return None
 
-    def _missing(self, right: Right, thing: Any) -> Refusal | None:
+    def _missing(self, right: Right, thing: Any) -> Steps[Refusal | None]:
+        yield
         topic_id = getattr(thing, "topic_id", NO_TOPIC_ID)
         if right.kind is ResourceType.TOPIC and topic_id != NO_TOPIC_ID:
             return self._missing_by_id(right, topic_id)
@@ -250,6 +257,7 @@ class _Case:
         for resource in right.resources(thing):
             if not self.may(right.operation, *resource) and not self._is_enough(right):
                 return self._refuse(right, resource)
+            yield
         return None
 
     def _missing_by_id(self, right: Right, topic_id: TopicId) -> Refusal | None:
@@ -284,7 +292,7 @@ class _Case:
         for told in self._rights.told:
             yield from self._tell_less(answer, told)
         if self._rights.after is not None:
-            self._rights.after(answer, self)
+            yield from self._rights.after(answer, self)
         for each, refused in self._refused_among:
             self._put_in(answer, each, refused)
 

@@ -13,7 +13,7 @@ from headrace.metadata.configs.config_keys import ResourceKind
 from headrace.model.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.access.identity import Identity
     from headrace.metadata.configs.settings import NodeSettings
@@ -137,14 +137,18 @@ class Rights:
     lists is refused one by one."""
     listed: tuple[Listed, ...] = ()
     told: tuple[Told, ...] = ()
-    after: Callable[[Any, Caller], None] | None = None
-    """Takes out of an answer what else may not be seen."""
+    after: Callable[[Any, Caller], Iterator[None]] | None = None
+    """Takes out of an answer what else may not be seen, in steps that are worth a look at the clock."""
     seen: tuple[Right, ...] = ()
     """What that asks for."""
     inside: tuple[Right, ...] = ()
     """Asked where the request is served, since nobody reads it before as a whole."""
     nothing: str = ""
     """Why there is nothing to ask for."""
+
+    def __post_init__(self) -> None:
+        takes = self.whole or self.each or self.listed or self.told or self.inside
+        assert bool(takes) != bool(self.nothing), "it takes something, or says why it does not"
 
 
 def open_to_all(why: str) -> Rights:

@@ -28,11 +28,15 @@ def _refused(group_id: str, refusal: Refusal) -> DescribedGroup:
     return DescribedGroup(error_code=refusal.code, error_message=refusal.message, group_id=group_id)
 
 
-def _without_hidden_topics(answer: ConsumerGroupDescribeResponse, caller: Caller) -> None:
+def _without_hidden_topics(answer: ConsumerGroupDescribeResponse, caller: Caller) -> Iterator[None]:
     """As in Kafka: members are not shown at all to whoever may not see each topic that they read."""
     for group in answer.groups:
         names = dict.fromkeys(name for member in group.members for name in _topics_of(member))
-        if not all(caller.may(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names):
+        is_hidden = False
+        for name in names:
+            yield
+            is_hidden = is_hidden or not caller.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        if is_hidden:
             group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             group.error_message = f"{caller.identity.principal} may not see each topic that the group reads"
             group.members = []

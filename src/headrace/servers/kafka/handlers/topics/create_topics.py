@@ -19,6 +19,8 @@ from headrace.wire.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.broker.membership.commands import Commands
     from headrace.broker.metadata.view import MetadataView
     from headrace.metadata.decisions.decision import Outcome
@@ -29,9 +31,10 @@ def _refused(topic: CreatableTopic, refusal: Refusal) -> CreatableTopicResult:
     return CreatableTopicResult(name=topic.name, error_code=refusal.code, error_message=refusal.message)
 
 
-def _without_configs(answer: CreateTopicsResponse, caller: Caller) -> None:
+def _without_configs(answer: CreateTopicsResponse, caller: Caller) -> Iterator[None]:
     """Who may create a topic may still not look at its settings. Its sizes are settings, too."""
     for topic in answer.topics:
+        yield
         if not topic.error_code and not caller.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
             topic.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             topic.num_partitions = topic.replication_factor = -1
