@@ -143,6 +143,7 @@ PLAN: Final[dict[str, list[tuple[str, Fate]]]] = {
             by("clients/security/test_access_rules.py::test_rules_as_the_page_has_them"),
         ),
         ("$ headrace acls add", by("clients/security/test_access_rules.py::test_rules_as_the_page_has_them")),
+        ("$ headrace quotas set", by("clients/test_quotas_of_clients.py::test_quotas_as_the_page_has_them")),
         ("$ headrace audit", by("docs/test_secured_cluster_page.py::test_what_was_refused_is_in_the_audit")),
     ],
     "docs/settings.md": [
