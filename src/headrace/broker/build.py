@@ -33,6 +33,7 @@ from headrace.broker.membership.raft_receiver import RaftReceiver
 from headrace.broker.membership.reachability import Reachability
 from headrace.broker.membership.registration import Registration
 from headrace.broker.metadata.controller import Controller
+from headrace.broker.metadata.found_log import find_log
 from headrace.broker.metadata.quorum import Quorum
 from headrace.broker.metadata.store import (
     METADATA_LOG,
@@ -239,15 +240,15 @@ async def _base(world: World, plan: NodePlan, health: Health) -> _Base:
     await membership.look_at_logs(store.log_ids())
     local = _local_node(world, plan, membership, configs)
     metadata = MetadataStore(world, store, await _open_metadata(store))
+    first = membership.first_membership(has_log=metadata.log.next_offset > 0)
     quorum = Quorum(
         metadata,
         ReplicaKey(node_id, local.directory),
         world,
+        await world.threads.run(lambda: find_log(metadata, node_id, first)),
         configs=configs,
-        first=membership.first_membership(has_log=metadata.log.next_offset > 0),
         election_timeout_ms=node_settings(EMPTY_IMAGE, configs).controller_quorum_election_timeout_ms,
     )
-    await world.threads.run(quorum.load)
     local.life = metadata.life
     tasks, view = TaskScope(health.failure.task_failed), MetadataView(node_id, quorum, configs)
     authorizer = Authorizer(view, world.clock, tasks)

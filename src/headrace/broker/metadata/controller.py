@@ -63,7 +63,6 @@ class Controller:
         self._balanced_s = self._kept_up_s = 0.0
         self._awake_by_s = 0.0
         """When this process should be heard of again, by itself."""
-        self._watching: asyncio.TimerHandle
         self.voters = Voters(quorum, clock)
         self._news = asyncio.Event()
         self.on_leaderless: Callable[[], None] = lambda: None
@@ -77,14 +76,12 @@ class Controller:
     async def run(self) -> None:
         while True:
             await self._wait_for_news()
-            self._watch()
-            try:
-                await self._look()
-            except Refusal as refusal:
-                if refusal.code is not ErrorCode.NOT_CONTROLLER:  # another one is now, and looks as well
-                    raise
-            finally:
-                self._watching.cancel()
+            with self._watched():
+                try:
+                    await self._look()
+                except Refusal as refusal:
+                    if refusal.code is not ErrorCode.NOT_CONTROLLER:  # another one is now, and looks as well
+                        raise
 
     async def _wait_for_news(self) -> None:
         wait_s = IDLE_LOOK_S if self._sessions is None else self._look_in_s(self._sessions)
@@ -103,10 +100,22 @@ class Controller:
         left_s = LOOK_S if end_ms is None else (end_ms - self._now_ms()) / 1000
         return min(max(left_s, LOOK_LEAST_S), LOOK_S)
 
-    def _watch(self) -> None:
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
         """While it looks, which may take long for other reasons than a standstill."""
-        self._allow_for_standstill()
-        self._watching = asyncio.get_running_loop().call_later(LOOK_S, self._watch)
+        loop = asyncio.get_running_loop()
+        next_watch: asyncio.TimerHandle
+
+        def watch() -> None:
+            nonlocal next_watch
+            self._allow_for_standstill()
+            next_watch = loop.call_later(LOOK_S, watch)
+
+        watch()
+        try:
+            yield
+        finally:
+            next_watch.cancel()
 
     def _allow_for_standstill(self) -> None:
         """If this process stood still, it could hear nobody. Their heartbeats may lie in its sockets, unread."""

@@ -13,12 +13,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from headrace.broker.metadata.entries import decided_batch, records_of
-from headrace.broker.metadata.snapshots import building, image_of, image_payload
+from headrace.broker.metadata.found_log import BYTES_UNLIMITED
+from headrace.broker.metadata.snapshots import building, image_payload
 from headrace.metadata.decisions.decision import Decision
 from headrace.metadata.decisions.slices import SlicedChange
 from headrace.metadata.elections.eligible_replicas import with_eligible
 from headrace.metadata.image.cluster_image import EMPTY_IMAGE, ClusterImage, Draft
-from headrace.metadata.image.records import TopicDeleted
 from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import NO_NODE, Offset
 from headrace.raft.log import Snapshot
@@ -31,11 +31,12 @@ from headrace.runtime.tasks import Pace
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headrace.broker.metadata.found_log import FoundLog
     from headrace.broker.metadata.store import MetadataStore
     from headrace.metadata.decisions.slices import PartitionChange
     from headrace.metadata.image.effective_configs import NodeConfigs
     from headrace.metadata.image.records import MetadataRecord
-    from headrace.model.names import NodeId, TopicId
+    from headrace.model.names import NodeId
     from headrace.raft.log import Entry, Term
     from headrace.raft.membership import Membership
     from headrace.raft.messages import Message, OutboundMessage
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 Response = TypeVar("Response")
 
-BYTES_UNLIMITED: Final = 1 << 62
 SNAPSHOT_EVERY: Final = 20_000  # records: a start reads at most twice as many, in a tenth of a second each
 SLICES_UNDER_WAY_MAX: Final = 8  # of a sweep: enough to keep the disks busy, and not too much for one who takes over
 APPLIED_AT_ONCE: Final = 200  # records, in a turn: 5 ms
@@ -84,20 +84,20 @@ class Quorum:
         store: MetadataStore,
         me: ReplicaKey,
         world: World,
+        found: FoundLog,
         *,
         configs: NodeConfigs,
-        first: Membership,
         election_timeout_ms: int,
     ) -> None:
-        """`first` is who votes until the log says so. Empty: this node has to be told, or waits for `found`."""
-        self.image: ClusterImage = EMPTY_IMAGE
+        """If nobody votes in the log that was found, this node has to be told who does, or waits for `found`."""
+        self.image: ClusterImage = found.agreed_image
         """What is agreed on: the only image that may be shown to anybody."""
-        self.applied_end: Offset = Offset(0)
+        self.applied_end: Offset = found.raft_log.snapshot.end
         """Up to where `image` holds it. More may be agreed on already."""
-        self.found_image: ClusterImage = EMPTY_IMAGE
-        """What the log said at `load`, agreed on or not: good enough to know where others listen."""
-        self.deleted_topics: set[TopicId] = set()
-        """Topics that the log says were deleted, as of `load`. Their data may be removed; no other may."""
+        self.found_image: ClusterImage = found.image
+        """What the log said at the start, agreed on or not: good enough to know where others listen."""
+        self.deleted_topics = found.deleted_topics
+        """Topics that the log said were deleted, at the start. Their data may be removed; no other may."""
         self.on_decided: Callable[[], None] = lambda: None
         """Called where it leads, whenever something was agreed on: so that nobody has to ask all the time."""
         self._store = store
@@ -107,9 +107,14 @@ class Quorum:
         self._configs = configs
         self.send: Callable[[OutboundMessage], None] = _nobody
         """Carries what Raft has to say to another node. Set by whoever knows the others, before it runs."""
-        self._first = first
-        self._timing = Timing.of(election_timeout_ms)
-        self._raft: RaftNode
+        self._raft = RaftNode(
+            me,
+            found.raft_log,
+            found.hard_state,
+            now_ms=self._now_ms(),
+            chance=world.entropy.fraction,
+            timing=Timing.of(election_timeout_ms),
+        )
         self._pending_image: ClusterImage = EMPTY_IMAGE
         self._pending_term: Term | None = None
         """The term of our own leadership that `_pending_image` belongs to."""
@@ -125,29 +130,11 @@ class Quorum:
         self._no_snapshot_before_ms = 0
         """The disk had no room for the last one."""
         self._failure: Exception | None = None
+        self._lead_if_alone()
 
     def listen(self, listener: ImageListener) -> None:
         """From now on. What the image holds already is for the listener to look up."""
         self._listeners = (*self._listeners, listener)
-
-    def load(self) -> None:
-        """Read the log; before the node starts, so it may block. DamagedLog if it cannot be read.
-
-        What is found is not known to be agreed on, unless this node is the only voter.
-        """
-        raft_log = self._store.load(self._first)
-        hard_state = self._store.load_hard_state(
-            raft_log, is_alone=raft_log.membership.voter_ids == (self._me.node_id,)
-        )
-        self.image, self.applied_end = image_of(raft_log.snapshot.payload), raft_log.snapshot.end
-        self.found_image = self.image
-        for entry in raft_log.entries_from(raft_log.start, BYTES_UNLIMITED):
-            records = list(records_of(entry))
-            self.deleted_topics.update(it.topic_id for it in records if isinstance(it, TopicDeleted))
-            self.found_image = self.found_image.apply_all(records)
-        chance = self._world.entropy.fraction
-        self._raft = RaftNode(self._me, raft_log, hard_state, now_ms=self._now_ms(), chance=chance, timing=self._timing)
-        self._lead_if_alone()
 
     def found(self, membership: Membership) -> None:
         """Begin a cluster. If another founder was faster, its log is here already, and says all."""
