@@ -154,10 +154,14 @@ class Confluent:
         delivered: list[bool] = []
         producer.produce(topic, value, partition=0, on_delivery=lambda error, _: delivered.append(error is None))
         deadline_s = time.monotonic() + PATIENCE_S
-        while not delivered and time.monotonic() < deadline_s:
-            producer.poll(0.1)
-            self._look_at(troubles)
-        assert delivered == [True]
+        try:
+            while not delivered and time.monotonic() < deadline_s:
+                producer.poll(0.1)
+                self._look_at(troubles)
+            assert delivered == [True]
+        finally:
+            producer.purge()  # else it tries on, for as long as somebody looks at the error
+            producer.close()
 
     def write_on(self, servers: str, way: Way, topic: str, is_enough: Callable[[], bool]) -> int:
         producer = Producer(self._settings(servers, way, []))

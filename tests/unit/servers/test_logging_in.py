@@ -171,13 +171,12 @@ async def test_asking_again_and_again_does_not_make_the_time_longer(tmp_path: Pa
                 break
 
 
-async def test_who_has_logged_in_has_time(tmp_path: Path) -> None:
-    async with guarded(tmp_path, login_within_s=2.0) as living:
-        client = await living.connect()
-        await log_in(client)
-        late = await living.connect()
-        assert await late.frame() is None
-        assert (await client.ask(METADATA, 9)).topics == []
+async def test_who_has_logged_in_has_time(living: LivingServer) -> None:
+    client = await living.connect()
+    await log_in(client)
+    (connection,) = connections(living)
+    assert connection.login is not None
+    assert connection.login._timer.cancelled()
 
 
 @pytest.mark.parametrize(
