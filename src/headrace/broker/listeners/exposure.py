@@ -39,7 +39,7 @@ def exposed(plans: ListenerPlans, nodes_at: Address | None, http_at: Address | N
         problem = "takes everybody for a node: it needs certificates, or headrace.cluster.secret.file"
         found.append(Exposed(plans.nodes.security.name, nodes_at, problem))
     if http_at is not None and not is_loopback(http_at.host) and not plans.http.security.protocol.has_tls:
-        problem = "tells everybody who reaches it about the node, unencrypted: it needs TLS, or a place on loopback"
+        problem = "tells everybody about the node, unencrypted: it needs HTTP:SSL in listener.security.protocol.map"
         found.append(Exposed(plans.http.security.name, http_at, problem))
     return found
 
