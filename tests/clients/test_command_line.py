@@ -478,7 +478,8 @@ def test_a_second_node_on_the_same_address_says_what_to_do(node: NodeProcess, tm
 
 
 def test_an_address_that_is_none_of_this_machine_is_not_taken_for_another_node(tmp_path: Path) -> None:
-    ran = call(NOBODY, "serve", "--data-dir", str(tmp_path), "--listen", "no.such.host.invalid:0", "--http", "off")
+    nowhere = ("--listen", "no.such.host.invalid:0", "--insecure")
+    ran = call(NOBODY, "serve", "--data-dir", str(tmp_path), *nowhere, "--http", "off")
     assert ran.code == 1
     assert "cannot listen on no.such.host.invalid:0" in ran.talk
     assert "another node" not in ran.talk

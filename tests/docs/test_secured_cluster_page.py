@@ -32,6 +32,9 @@ pytest_plugins = ["tests.docs.told_blocks"]
 PAGE: Final = "docs/security.md"
 MAKE: Final = "headrace security init"
 START: Final = "headrace serve --config secure/node.toml --node-id 1"
+ADMINISTER: Final = "$ export HEADRACE_COMMAND_CONFIG"
+ALICE: Final = "security.protocol=SASL_SSL"
+USE: Final = "$ echo tea"
 ON_THE_PAGE: Final = ("9092", "9093", "9192", "9193", "9292", "9293")
 
 
@@ -70,22 +73,25 @@ class PageCluster:
         self.terminal = Terminal(home / "reader", self.addresses)
         self.terminal.environment.pop("HEADRACE_COMMAND_CONFIG", None)
         self.directory = self.terminal.home
-        self.talk = self.type_all(block(MAKE))
+        self.followed: list[Block] = []
+        self.talk = ""
+        self.type_all(block(MAKE))
         self._nodes: list[subprocess.Popen[bytes]] = []
 
-    def type_all(self, told: Block) -> str:
+    def type_all(self, told: Block) -> None:
         """As one shell would: what is exported counts for the commands behind it."""
-        texts = []
+        self.followed.append(told)
         for command in told.commands:
             if command.line.startswith("export "):
                 name, _, value = command.line.removeprefix("export ").partition("=")
                 self.terminal.environment[name] = value
             else:
-                texts.append(self.terminal.follow_commands([command], NUMBERS))
-        return "".join(texts)
+                self.talk += self.terminal.follow_commands([command], NUMBERS)
 
     def start(self) -> None:
-        for number, command in enumerate(block(START).commands, start=1):
+        told = block(START)
+        self.followed.append(told)
+        for number, command in enumerate(told.commands, start=1):
             line = command.line
             for port, free in self._ports.items():
                 line = line.replace(f":{port}", f":{free}")
@@ -95,6 +101,14 @@ class PageCluster:
                 started = subprocess.Popen([*COMMAND, *arguments], cwd=self.directory, stdout=log, stderr=log)
             self._nodes.append(started)
         wait_until(lambda: all("is ready" in self.log(it).read_text() for it in (1, 2, 3)), "three nodes are ready")
+
+    def walk(self) -> None:
+        """What the page does on the cluster that runs."""
+        self.type_all(block(ADMINISTER))
+        settings = block(ALICE)
+        (self.directory / "alice.properties").write_text(settings.text)
+        self.followed.append(settings)
+        self.type_all(block(USE))
 
     def log(self, number: int) -> Path:
         return self.home / f"node-{number}.log"
@@ -120,17 +134,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, command_lines: CommandLine
     running = PageCluster(tmp_path_factory.mktemp("secured"))
     running.start()
     try:
+        running.walk()
         yield running
     finally:
         running.stop()
 
 
 def test_from_nothing_to_a_secured_cluster(cluster: PageCluster, told_blocks: ToldBlocks) -> None:
-    told_blocks.take(MAKE)
-    told_blocks.take(START)
-    cluster.talk += cluster.type_all(told_blocks.take("$ export HEADRACE_COMMAND_CONFIG"))
-    (cluster.directory / "alice.properties").write_text(told_blocks.take("security.protocol=SASL_SSL").text)
-    cluster.talk += cluster.type_all(told_blocks.take("$ echo tea"))
+    """The fixture has done it, since all tests here need it."""
+    assert list(told_blocks.take_all()) == cluster.followed
 
 
 def test_what_was_refused_is_in_the_audit(cluster: PageCluster, told_blocks: ToldBlocks) -> None:
@@ -138,7 +150,30 @@ def test_what_was_refused_is_in_the_audit(cluster: PageCluster, told_blocks: Tol
     told = told_blocks.take("$ headrace audit")
     (command,) = told.commands
     wait_until(lambda: "DeleteTopics" in cluster.terminal.type(command.line), "the refusal is in the topic")
-    cluster.talk += cluster.type_all(told)
+    cluster.talk += cluster.terminal.follow_commands(told.commands, NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ("produce --topic others", 1, "no access rule allows DESCRIBE on topic 'others'"),
+        ("consume --topic others", 1, "no access rule allows DESCRIBE on topic 'others'"),
+        ("consume --topic orders --group others", 1, "may not DESCRIBE group 'others'"),
+        ("groups delete --group billing-1 --yes", 1, "no access rule allows DELETE on group 'billing-1'"),
+        ("topics create --name others", 1, "may not CREATE topic 'others'"),
+        ("configs alter --topic orders --set retention.ms=1", 1, "may not ALTER_CONFIGS topic 'orders'"),
+        ("cluster status", 1, "may not DESCRIBE cluster"),
+        ("users list", 1, "may not DESCRIBE cluster"),
+        ("topics describe --name orders --verbose", 0, "warning: sizes are not shown"),
+        ("topics list", 0, "orders"),
+    ],
+)
+def test_what_is_not_allowed_is_told_with_the_right_that_it_takes(
+    cluster: PageCluster, arguments: str, code: int, words: str
+) -> None:
+    """Alice may read and write one topic, and read as some groups."""
+    line = f"echo x | headrace {arguments} --command-config alice.properties; test $? = {code}"
+    assert words in cluster.terminal.type(line)
 
 
 def test_what_is_secret_is_in_no_log_data_command_line_or_answer(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable
 
     from headrace.client.admin.admin import Config
     from headrace.client.connections.cluster import Cluster
     from headrace.client.connections.view import Topic
+
+
+T = TypeVar("T")
 
 
 def partition_lines(topic: Topic) -> list[str]:
@@ -31,10 +34,10 @@ async def facts_of(cluster: Cluster, topic: Topic) -> dict[str, Any]:
     from headrace.model.names import TopicPartition, topic_id_text
 
     admin = Admin(cluster)
-    configs = await admin.describe_configs(Resource(ResourceType.TOPIC, topic.name))
+    configs = await _if_allowed("settings", admin.describe_configs(Resource(ResourceType.TOPIC, topic.name)))
     names = [TopicPartition(topic.name, part.index) for part in topic.partitions if not part.is_offline]
     bounds = await find_bounds(cluster, names)
-    directories = await admin.all_log_dirs()
+    directories = await _if_allowed("sizes", admin.all_log_dirs())
     sizes = largest_copies(directories)
     partitions: list[dict[str, Any]] = []
     for part in topic.partitions:
@@ -66,6 +69,21 @@ async def facts_of(cluster: Cluster, topic: Topic) -> dict[str, Any]:
         "configs": {config.name: _shown(config) for config in configs if not config.is_default},
         "partitions": partitions,
     }
+
+
+async def _if_allowed(what: str, asked: Awaitable[list[T]]) -> list[T]:
+    """Nothing, and a word about it, where that takes a right that is missing: the rest is shown all the same."""
+    from headrace.cli.terminal.output import talk
+    from headrace.client.errors import UNAUTHORIZED
+    from headrace.model.errors import Refusal
+
+    try:
+        return await asked
+    except Refusal as refusal:
+        if refusal.code not in UNAUTHORIZED:
+            raise
+        talk(f"warning: {what} are not shown: {refusal.message}")
+        return []
 
 
 def _shown(config: Config) -> str | None:

@@ -377,9 +377,11 @@ class Admin:
         return await self._cluster.retry(attempt)
 
     async def all_log_dirs(self) -> list[LogDir]:
-        """What lies in the directories of every node that is alive."""
-        nodes = (await self._cluster.retry(self._cluster.refresh)).nodes
-        return [directory for node_id in sorted(nodes) for directory in await self.log_dirs(node_id)]
+        """What lies in the directories of every node that is alive. One that has just been lost is still among those
+        that clients are told of, and not waited for."""
+        nodes = (await self.describe_cluster()).nodes
+        alive = [node.node_id for node in nodes if not node.is_fenced]
+        return [directory for node_id in alive for directory in await self.log_dirs(node_id)]
 
     async def partition_sizes(self) -> dict[TopicPartition, int]:
         """Bytes of each partition: the largest copy, where nodes differ."""
