@@ -266,6 +266,18 @@ async def test_offsets_of_topics_that_somebody_may_not_see_are_left_out(server, 
     assert [part.committed_offset for part in hers.topics[0].partitions] == [1]
 
 
+async def test_a_regex_tells_nothing_of_topics_that_its_member_may_not_see(server, alice, root):
+    await commit(root, "his", "orders")
+    await server.allow(rule("alice", READ, GROUP, "hers"))
+    joining = ConsumerGroupHeartbeatRequest(
+        "hers", "a-member", rebalance_timeout_ms=1000, subscribed_topic_regex=".*", topic_partitions=[]
+    )
+    answer = await alice.ask(joining, 1)
+    assert not answer.error_code
+    shown = {server.node.view.image.topic_named(name).topic_id for name in ("orders", "orders-eu")}
+    assert {topic.topic_id for topic in answer.assignment.topic_partitions} == shown
+
+
 async def test_members_of_a_group_are_shown_to_those_who_may_see_all_that_it_reads(server, alice, root):
     joining = ConsumerGroupHeartbeatRequest(
         "hers", "a-member", rebalance_timeout_ms=1000, subscribed_topic_names=["orders", "secrets"], topic_partitions=[]

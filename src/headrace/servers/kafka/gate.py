@@ -153,6 +153,9 @@ class _Case:
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         return self._gate.authorizer.allows(self.identity, operation, kind, name)
 
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        return self._gate.authorizer.topic_of(topic_id)
+
     def event(self, resource: str, detail: str) -> AuditEvent:
         return AuditEvent(
             APIS[self._key].name, self.identity, Outcome.REFUSED, resource, detail, self.request.client_id

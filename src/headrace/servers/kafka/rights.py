@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.access.identity import Identity
     from headrace.metadata.configs.settings import NodeSettings
     from headrace.metadata.image.cluster_image import ClusterImage
+    from headrace.model.names import TopicId
 
 NEWEST: Final = 32_767
 ITSELF: Final = ""
@@ -125,6 +126,10 @@ class Caller(Protocol):
     identity: Identity
 
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool: ...
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """None if this node knows no such topic."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
