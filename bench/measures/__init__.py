@@ -12,6 +12,7 @@ from bench.measures import (
     footprint,
     latency,
     many_partitions,
+    quotas,
     replication,
     security,
     spark_reading,
@@ -51,6 +52,7 @@ MEASURES = (
     ),
     Measure("failover", "a leader is killed: until its partition takes writes again", replication.failover),
     Measure("librdkafka", "the node's cost when confluent-kafka produces and consumes", clients.librdkafka),
+    Measure("quotas", "whether quotas hold with confluent-kafka, and a neighbour keeps its rate", quotas.quotas),
     Measure("security", "TLS and a login beside plain connections, and access rules beside none", security.security),
     Measure(
         "spark-source",
