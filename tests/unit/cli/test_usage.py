@@ -87,6 +87,20 @@ def test_a_secret_on_the_command_line_is_refused_and_not_repeated(capsys: pytest
         assert "hunter2" not in said
 
 
+def test_a_file_with_a_secret_that_everybody_can_read_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text('listeners = "SSL://127.0.0.1:0"\nssl.keystore.location = "/k"\nssl.key.password = "hunter2"\n')
+    for mode, is_named in ((0o644, True), (0o600, False)):
+        file.chmod(mode)
+        place = ["--data-dir", str(tmp_path / "data"), "--http", "off"]
+        assert run(["serve", *place, "--config", str(file)]) == 1  # there is no /k
+        said = capsys.readouterr().err
+        assert ("node.toml holds ssl.key.password, and everybody on this machine can read it" in said) == is_named
+        assert "hunter2" not in said
+
+
 def test_nobody_is_told_to_find_a_node_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--data-dir", str(tmp_path / "data"), "--http", "off", "--cluster-listen", "0.0.0.0:0"]
     assert run(["serve", *place, "--listen", "127.0.0.1:0"]) == 1

@@ -152,6 +152,7 @@ def command(
     When it is ready it prints one line with its addresses. Port 0 takes any that is free.
     """
     from headrace.broker.listeners.plans import ToldPlaces
+    from headrace.broker.listeners.reach import everybody_may_read
     from headrace.cli.serve.addresses import CannotStart, ServeOptions
     from headrace.cli.serve.logs import configure_logging
     from headrace.cli.serve.node_process import log, serve
@@ -176,6 +177,8 @@ def command(
     if options.join and options.listeners.nodes_at is None:
         raise click.UsageError("a node that enters a cluster is found by the others there: add --cluster-listen")
     configure_logging(log_level, log_format)
+    if config is not None and (named := _secrets_in(said.configs)) and everybody_may_read(str(config)):
+        log.warning("%s holds %s, and everybody on this machine can read it: chmod 600", config, ", ".join(named))
     for note in said.notes:
         log.info("%s: %s", config, note)
     try:
@@ -185,16 +188,19 @@ def command(
 
 
 def _expect_no_secret(settings: tuple[tuple[str, str], ...]) -> None:
-    """Everybody on a machine can read command lines."""
+    for name in _secrets_in(dict(settings)):
+        raise click.UsageError(
+            f"{name} is a secret, and everybody on this machine can read command lines: put it into the "
+            f"configuration file, or say where it stands, as -X {name}=${{file:/path}} or ${{env:NAME}}"
+        )
+
+
+def _secrets_in(configs: dict[str, str]) -> list[str]:
+    """Names of the settings that are secrets, rather than say where one stands."""
     from headrace.metadata.configs.listener_configs import LISTENER_CONFIGS, own_config_key
 
-    for name, text in settings:
-        key = LISTENER_CONFIGS.get(name) or own_config_key(name)
-        if key is not None and key.is_secret and not text.startswith("${"):
-            raise click.UsageError(
-                f"{name} is a secret, and everybody on this machine can read command lines: put it into the "
-                f"configuration file, or say where it stands, as -X {name}=${{file:/path}} or ${{env:NAME}}"
-            )
+    keys = {name: LISTENER_CONFIGS.get(name) or own_config_key(name) for name in configs}
+    return [name for name, key in keys.items() if key and key.is_secret and not configs[name].startswith("${")]
 
 
 def _listeners(configs: dict[str, str], told: ToldPlaces, path: Path | None, said: ServerProperties) -> ListenerPlans:
