@@ -59,13 +59,22 @@ def is_waiting(server: LivingServer, partition: Partition) -> bool:
     return bool(partition.watchers.readers) and not server.leased_files()
 
 
-async def latest(client: Client, level: int, timestamp: int = LATEST) -> int:
+async def latest(client: Client, level: int, timestamp: int = LATEST, replica_id: int = -1) -> int:
     wanted = ListOffsetsTopic("orders", [ListOffsetsPartition(0, -1, timestamp)])
-    response = await client.ask(ListOffsetsRequest(-1, level, [wanted]), LIST_OFFSETS)
+    response = await client.ask(ListOffsetsRequest(replica_id, level, [wanted]), LIST_OFFSETS)
     (found,) = response.topics[0].partitions
     assert found.error_code == ErrorCode.NONE
     offset: int = found.offset
     return offset
+
+
+async def test_a_client_that_says_that_it_is_a_replica_is_told_what_clients_are(tmp_path: Path) -> None:
+    async with living_server(tmp_path) as server:
+        partition = await topic(server)
+        client = await server.connect()
+        append(partition)
+        assert await latest(client, READ_COMMITTED, replica_id=1) == 0, "a replica would be told where the log ends"
+        assert await latest(client, READ_UNCOMMITTED, replica_id=1) == 1
 
 
 async def test_fetch_stops_at_what_is_stable_and_names_what_was_aborted(tmp_path: Path) -> None:
