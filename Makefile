@@ -12,7 +12,7 @@ INPUTS ?= 200000
 INSTALL := $(BIN)/pip install -q --disable-pip-version-check --require-hashes
 COMPILE := $(BIN)/pip-compile -q --generate-hashes --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --upgrade
 
-.PHONY: run spark wheel test test-long check compile format generate setup bench fuzz lock planted kafka-tools clean help
+.PHONY: run spark wheel test test-long test-secured check compile format generate setup bench fuzz lock planted kafka-tools clean help
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,19 @@ test-long: $(VENV)/.dev ## run the campaigns: crashes, power cuts, thousands of 
 	tools/install-optional
 	$(BIN)/pytest -m long $(ARGS)
 	$(BIN)/pytest tests/properties --hypothesis-profile=default
+
+# What clients, groups, transactions and failovers show on a plain cluster holds on a secured one. Left out is what
+# starts processes of its own, which have not heard of the settings.
+SECURED := $(addprefix tests/clients/test_,groups_share_the_work.py groups_in_every_version.py group_errors_on_the_wire.py \
+	every_codec_between_all_clients.py transactions_of_every_client.py transactions_on_the_wire.py \
+	consumers_find_their_place.py admin_with_confluent.py admin_with_aiokafka.py admin_with_kafka_python.py \
+	metadata_on_the_wire.py produce_on_the_wire.py fetch_on_the_wire.py places_and_epochs_on_the_wire.py \
+	nodes_come_and_go.py cluster_reassignment.py clients_ride_out_restarts.py following_through_an_absence.py \
+	compaction_in_a_cluster.py) tests/faults/test_cluster_loses_processes.py tests/faults/test_in_sync_sets.py
+
+test-secured: $(VENV)/.dev ## run tests of clients, groups, transactions and failover with secured nodes
+	tools/install-optional
+	$(BIN)/pytest --secured -n $(WORKERS) --dist loadgroup -m "not long" -k "not falls_silent" $(SECURED) $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, import contracts, generated code, shape
 	$(BIN)/ruff format --check .

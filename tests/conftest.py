@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-pytest_plugins = ["tests.time_limits", "tests.lost_workers"]
+pytest_plugins = ["tests.time_limits", "tests.lost_workers", "tests.secured_run"]
 
 # Tests start hundreds of nodes, commands and Spark's workers. Each would compile all of the source anew, which takes a
 # third of its start, where the environment forbids to keep what was compiled.

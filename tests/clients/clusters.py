@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
+from tests import secured_run
 from tests.clients.nodes import SERVE
 from tests.ports import free_ports
 
@@ -80,6 +81,7 @@ class ClusterProcesses:
         for node_id in node_ids:
             command = [*SERVE, "--node-id", str(node_id), "--data-dir", str(self.data_dir(node_id))]
             command += ["--listen", self._addresses[node_id], *self.way_in(node_id), "--http", "off"]
+            command += secured_run.serve_options(self._addresses[node_id])
             with self._log_path(node_id).open("a") as log:
                 self._running[node_id] = subprocess.Popen(
                     [*command, *self._settings], stdout=subprocess.PIPE, stderr=log, text=True

@@ -21,6 +21,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
+from tests import secured_run
 from tests.clients.nodes import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -270,7 +271,13 @@ def run_kcat(*arguments: str, stdin: bytes = b"") -> bytes:
     """What kcat prints. A failure shows what it complained about."""
     if shutil.which("kcat") is None:
         pytest.skip("kcat is not installed")
-    done = subprocess.run(["kcat", *arguments], input=stdin, capture_output=True, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(
+        ["kcat", *arguments, *secured_run.kcat_options(arguments)],
+        input=stdin,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 

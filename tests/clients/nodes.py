@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 
 from headrace.storage.files.layout import LOG, NAME, TOPICS
 from headrace.wire.batches.header import BatchHeader, read_header
+from tests import secured_run
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class NodeProcess:
 
     def start(self) -> NodeProcess:
         command = [*SERVE, "--data-dir", str(self.data_dir)]
-        command += ["--listen", self.bootstrap_servers, "--http", ANY_PORT, *self._settings]
+        command += ["--listen", self.bootstrap_servers, "--http", ANY_PORT]
+        command += [*secured_run.serve_options(self.bootstrap_servers), *self._settings]
         with self.log_path.open("a") as log:
             self._running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._running.stdout is not None

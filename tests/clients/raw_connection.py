@@ -18,6 +18,7 @@ from headrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffset
 from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headrace.wire.primitives import Reader
+from tests import secured_run
 from tests.clients.nodes import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Closed(Exception):
 class RawConnection:
     def __init__(self, servers: str) -> None:
         host, _, port = servers.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), PATIENCE_S)
+        self._socket = secured_run.logged_in(socket.create_connection((host, int(port)), PATIENCE_S), servers)
         self._correlation_id = 0
 
     def __enter__(self) -> Self:

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests import secured_run
 from tests.ports import free_ports
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class NodeProcess:
             *SERVE,
             *("--data-dir", str(self.data_dir), "--listen", self.bootstrap, "--http", f"{self.host}:{self.http_port}"),
             *self.options,
+            *secured_run.serve_options(self.bootstrap),
             *configs,
         ]
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
