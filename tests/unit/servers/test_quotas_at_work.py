@@ -177,6 +177,20 @@ async def test_time_that_requests_take_is_counted_for_all_of_them(living: Living
         client = await living.connect()
         answer = await client.ask(message, version)
         assert answer.throttle_time_ms > 0, message
+    await set_quota(living, QuotaKey.REQUEST_TIME, None)
+    await set_quota(living, QuotaKey.REQUEST_TIME, 0.001, OTHER_ID)
+    for message, version in [(ApiVersionsRequest(), 3), (MetadataRequest(None), 12), (MetadataRequest([]), 0)]:
+        client = await living.connect()
+        answer = await client.ask(message, version)
+        assert answer.throttle_time_ms == 0, "no answer is anybody else's"
+
+
+async def test_old_versions_whose_answers_have_no_place_for_it_are_answered_and_wait(living: LivingServer) -> None:
+    await set_quota(living, QuotaKey.REQUEST_TIME, 0.001)
+    for message, version in [(ApiVersionsRequest(), 0), (MetadataRequest(None), 1)]:
+        client = await living.connect()
+        await client.ask(message, version)
+        assert all(connection.muting.is_on for connection in living.server.connections.seats())
 
 
 async def test_a_muted_connection_is_not_idle_and_a_stop_does_not_wait_for_it(tmp_path: Path) -> None:

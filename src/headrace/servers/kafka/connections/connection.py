@@ -314,7 +314,7 @@ class Connection:
             self._slow.begin(slot, outcome, api.name, api_key, request)
         else:
             if self._is_metered:
-                self.meter.handled(outcome, request)
+                outcome = self.meter.handled(outcome, request)
             self.fill(slot, encode_response(correlation_id, api_key, version, outcome))
 
     def _begin_fetch(self, message: Any, request: Request, slot: Slot) -> None:

@@ -6,6 +6,7 @@ quota all of this costs one look per turn.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -104,30 +105,29 @@ class Meter:
         self._connection.muting.mute(wait_s)
         return min(ceil(wait_s * 1000), THROTTLE_MS_MAX)
 
-    def handled(self, answer: Any, request: Request) -> None:
-        """In the turn in which the request has come. The answer is not encoded yet."""
+    def handled(self, answer: Any, request: Request) -> Any:
+        """In the turn in which the request has come. What is to be encoded."""
         self._look_up(request.client_id)
-        self._tell(answer, self._spend())
+        return self._told(answer, self._spend())
 
     async def served(self, work: Coroutine[Any, Any, Any], request: Request) -> Any:
         """The answer of a handler that takes several turns."""
         usage = self.usage_of(request)
         if usage is None:
-            answer = await work
-            self._tell(answer, 0)
-            return answer
+            return self._told(await work, 0)
         steps = Steps(work, self._connection.clock)
         answer = await steps
-        self._tell(answer, self.mute(usage.spent(steps.took_s)))
-        return answer
+        return self._told(answer, self.mute(usage.spent(steps.took_s)))
 
-    def _tell(self, answer: Any, throttle_ms: int) -> None:
-        """A handler may have put another time into its answer, for a quota that it has looked at."""
+    def _told(self, answer: Any, throttle_ms: int) -> Any:
+        """The answer with the time. A handler may have put another into it, for a quota that it has looked at; and may
+        give the same answer to others."""
         decided_ms = getattr(answer, "throttle_time_ms", 0)
         if decided_ms > throttle_ms:
             self.mute(decided_ms / 1000)
         elif throttle_ms and hasattr(answer, "throttle_time_ms"):
-            answer.throttle_time_ms = throttle_ms
+            return replace(answer, throttle_time_ms=throttle_ms)
+        return answer
 
     # ---- what all share
 
