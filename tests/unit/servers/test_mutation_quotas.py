@@ -13,6 +13,7 @@ from headrace.model.errors import ErrorCode
 from headrace.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from headrace.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.servers.living_server import LivingServer, living_server
 
 if TYPE_CHECKING:
@@ -84,6 +85,15 @@ async def test_partitions_that_are_added_and_deleted_count_as_well(living: Livin
     deleted = await other.ask(by_name, 4)
     assert deleted.responses[0].error_code == 0, "an older client waits afterwards"
     assert deleted.throttle_time_ms == pytest.approx((3 - 1 + 5) / RATE * 1000, rel=0.05)
+
+
+async def test_topics_that_are_created_on_first_mention_count_as_well(living: LivingServer) -> None:
+    client = await living.connect()
+    wanted = MetadataRequest([MetadataRequestTopic(name=name) for name in ("one", "two")])
+    answer = await client.ask(wanted, 9)
+    codes = {topic.name: topic.error_code for topic in answer.topics}
+    assert codes == {"one": 0, "two": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert living.node.view.image.topic_named("two") is None
 
 
 async def test_a_name_twice_in_a_request_is_refused_as_ever(living: LivingServer) -> None:

@@ -58,6 +58,20 @@ def within_mutation_quota(
     return handle_within_quota
 
 
+def created_within_quota(names: list[str], request: Request, view: MetadataView) -> list[str]:
+    """Topics that are created because somebody asks for them: as many as may be. Who asks again gets the next ones."""
+    usage = request.connection.meter.usage_of(request) if names else None
+    if usage is None or not usage.has_mutations:
+        return names
+    let_in = []
+    for name in names:
+        if usage.mutations_owed_s() > 0:
+            break
+        usage.mutated(view.settings.num_partitions)
+        let_in.append(name)
+    return let_in
+
+
 async def _counted(
     mutation: _Mutation,
     handle: Callable[[Any, Request], Any],

@@ -16,6 +16,7 @@ from headrace.runtime.tasks import Breather
 from headrace.servers.kafka.authorized_operations import ON_CLUSTER, ON_TOPIC, operations
 from headrace.servers.kafka.handlers.topics.addresses import address_of
 from headrace.servers.kafka.handlers.topics.leaders import ToldLeaders, leader_error
+from headrace.servers.kafka.mutations import created_within_quota
 from headrace.servers.kafka.rights import Choice, Each, Listed, Right, Rights, Scene, Told
 from headrace.wire.messages.metadata import (
     MetadataRequest,
@@ -96,6 +97,7 @@ def handle(
     if message.topics is None or (not message.topics and request.version <= ALL_WHEN_EMPTY_UNTIL):
         return answer.about_all()
     missing = _to_create(message, view) if message.allow_auto_topic_creation else []
+    missing = created_within_quota(missing, request, view)
     if missing:
         return _create_and_answer(message.topics, answer, commands, view, missing)
     return answer.about(message.topics)
