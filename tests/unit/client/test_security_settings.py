@@ -289,6 +289,14 @@ def test_a_password_that_others_may_read_is_warned_of(tmp_path: Path) -> None:
     path.chmod(0o644)
     assert read_client_file(str(path)).warnings == ()
 
+    in_a_file = {**ALICE, "sasl.password.file": str(secret)}
+    del in_a_file["sasl.password"]
+    path.write_text("".join(f"{name}={value}\n" for name, value in in_a_file.items()))
+    secret.chmod(0o644)
+    assert [f"chmod 600 {secret}" in warning for warning in read_client_file(str(path)).warnings] == [True]
+    secret.chmod(0o600)
+    assert read_client_file(str(path)).warnings == ()
+
 
 @pytest.mark.parametrize(
     ("text", "words"),

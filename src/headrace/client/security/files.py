@@ -21,6 +21,7 @@ BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
 
 _SECRETS: Final = ("sasl.password", "sasl.jaas.config", "sasl.oauthbearer.token", "ssl.key.password")
 _SECRET_TEXTS: Final = ("ssl.key.pem", "ssl.keystore.key")
+_HELD_ELSEWHERE: Final = ("sasl.password.file", "ssl.key.location")
 _LINE: Final = re.compile(r"(?P<name>(?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
@@ -144,6 +145,10 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
 def _warnings(path: str, given: dict[str, str]) -> Iterator[str]:
     if _has_secret(given) and others_may_read(path):
         yield f"{path} holds a secret, and other users of this machine may read it: chmod 600 {path}"
+    for name in _HELD_ELSEWHERE:
+        held = given.get(name, "")
+        if os.path.isfile(held) and others_may_read(held):
+            yield f"{name} is {held}, and other users of this machine may read it: chmod 600 {held}"
     yield from (f"{path}: {warning}" for warning in _without_effect(given))
 
 
