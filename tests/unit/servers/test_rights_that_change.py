@@ -11,6 +11,7 @@ from headrace.wire.batches.records import encode_batch
 from headrace.wire.messages.fetch import FetchRequest
 from headrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from headrace.wire.messages.heartbeat import HeartbeatRequest
+from headrace.wire.messages.init_producer_id import InitProducerIdRequest
 from headrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.unit.servers.living_server import fetch, produce, until
 from tests.unit.servers.ruled_server import (
@@ -120,6 +121,31 @@ async def test_a_transaction_takes_the_right_to_its_id(server):
     await server.allow(rule("alice", WRITE, TRANSACTION, "hers"))
     assert code_of(await alice.ask(request, 9)) == 0  # a batch without a transaction, as every client may send
     assert code_of(await (await server.connect("bob")).ask(request, 9)) == X
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_nobody_writes_into_the_transaction_of_another_without_its_id(server, count):
+    """It is open here, and its producer's number is no secret."""
+    await server.living.create_topic("other")
+    alice, root = await server.connect("alice"), await server.connect("root")
+    await server.allow(rule("alice", WRITE, TOPIC, "other"))
+    assert not (await root.ask(FindCoordinatorRequest("his", 1), 3)).error_code
+    producer = await root.ask(InitProducerIdRequest("his", 60_000), 4)
+    assert not producer.error_code
+
+    def batch(sequence: int) -> list[PartitionProduceData]:
+        numbers = (producer.producer_id, producer.producer_epoch, sequence)
+        record = [(0, None, b"value", ())]
+        names = ("producer_id", "producer_epoch", "base_sequence")
+        told = encode_batch(record, is_transactional=True, **dict(zip(names, numbers, strict=True)))
+        return [PartitionProduceData(0, bytes(told))]
+
+    names = ["topic", "other"][:count]
+    his = ProduceRequest("his", -1, 10_000, [TopicProduceData(name, partition_data=batch(0)) for name in names])
+    assert {it.partition_responses[0].error_code for it in (await root.ask(his, 12)).responses} == {0}
+    hers = ProduceRequest(None, -1, 10_000, [TopicProduceData(name, partition_data=batch(1)) for name in names])
+    assert {it.partition_responses[0].error_code for it in (await alice.ask(hers, 12)).responses} == {X}
+    assert server.node.topics.partition("topic", 0).log.next_offset == 1
 
 
 @pytest.mark.parametrize("version", [NAMES, IDS])

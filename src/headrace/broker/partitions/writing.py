@@ -24,7 +24,7 @@ from headrace.wire.batches.header import (
     CRC_START,
     HEADER_SIZE,
     MAGIC,
-    TRANSACTIONAL_BIT,
+    is_of_transaction,
     place,
     read_header,
 )
@@ -328,7 +328,7 @@ class PartitionWriter:
         None if there is nothing to ask: for all batches outside of transactions, and those that `admit` will judge by
         itself.
         """
-        if len(batch) < HEADER_SIZE or not batch[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+        if not is_of_transaction(batch):
             return None
         header = read_header(batch)
         if header.magic != MAGIC or header.producer_id < 0 or header.producer_epoch < 0:

@@ -47,6 +47,13 @@ class RecordRights:
         kind = ResourceType.TRANSACTIONAL_ID
         return self._refused("Produce", Operation.WRITE, kind, transactional_id, transactional_id)
 
+    def no_transaction(self) -> Refusal:
+        """Records of a transaction that is not named: they could go into anybody's that is open here."""
+        words = "records of a transaction without its transactional id"
+        kind = ResourceType.TRANSACTIONAL_ID
+        self._audit.note(AuditEvent("Produce", self.identity, Outcome.REFUSED, str(Resource(kind, "")), words))
+        return Refusal(CODES[kind], "records of a transaction come with its transactional id, which takes WRITE on it")
+
     def no_read(self, topic: str | bytes) -> Refusal:
         return self._refused("Fetch", Operation.READ, ResourceType.TOPIC, self._name(topic), topic)
 

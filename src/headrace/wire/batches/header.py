@@ -124,6 +124,11 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return _new(BatchHeader, HEADER.unpack_from(buffer, position))
 
 
+def is_of_transaction(batch: Buffer) -> bool:
+    """Without a look at the rest of it: what is no batch at all is somebody else's question."""
+    return len(batch) >= HEADER_SIZE and bool(batch[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT)
+
+
 def place(batch: bytearray | memoryview, header: BatchHeader, base_offset: int, leader_epoch: int) -> BatchHeader:
     """Give a batch its offset and epoch; neither is covered by the CRC. Returns the header as it stands now."""
     length = header[1]

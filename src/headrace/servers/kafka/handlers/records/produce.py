@@ -18,6 +18,7 @@ from headrace.servers.kafka.handlers.records.produced_batches import ProducedBat
 from headrace.servers.kafka.rights import Right, Rights
 from headrace.servers.kafka.slot import Slot
 from headrace.wire.batches.examination import TakesLong
+from headrace.wire.batches.header import ATTRIBUTES_LOW_BYTE, HEADER_SIZE, TRANSACTIONAL_BIT
 from headrace.wire.produce import (
     PARTITIONS_MAX,
     ProduceOutcome,
@@ -279,6 +280,8 @@ def begin(
     try:
         if rights is not None and not (rights.is_known_writable(topic) or rights.may_write(topic)):
             raise rights.no_write(topic)
+        if rights is not None and size >= HEADER_SIZE and buffer.raw[start + ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+            raise rights.no_transaction()
         writer = parts.topics.partition(topic, index).writer
         append = writer.admit(buffer.view[start : start + size], acks, version, None, buffer.raw, start)
     except Refusal as refusal:

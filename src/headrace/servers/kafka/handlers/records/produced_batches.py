@@ -15,6 +15,7 @@ from headrace.model.errors import ErrorCode, Refusal
 from headrace.model.names import ProducerId
 from headrace.runtime.tasks import outlast
 from headrace.wire.batches.examination import ON_THE_LOOP, Rejected, TakesLong, Unopened, examine, rejected
+from headrace.wire.batches.header import is_of_transaction
 from headrace.wire.primitives import Malformed
 from headrace.wire.produce import ProduceOutcome, Tags, decode_produce
 
@@ -269,6 +270,8 @@ class ProducedBatches:
                 raise rights.no_use(self._transactional_id)
             if not rights.may_write(batch.topic):
                 raise rights.no_write(batch.topic)
+            if self._transactional_id is None and is_of_transaction(self._view_of(batch)):
+                raise rights.no_transaction()
         return self._parts.topics.partition(batch.topic, batch.index)
 
 
