@@ -90,6 +90,7 @@ class NodeProcess:
             *("--data-dir", str(self.data_dir), "--listen", self.bootstrap, "--http", f"{self.host}:{self.http_port}"),
             *self.options,
             *secured_run.serve_options(self.bootstrap),
+            *(() if self.host == LOCAL else ("--insecure",)),
             *configs,
         ]
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
