@@ -88,6 +88,7 @@ class NodeProcess:
             *self.prefix,
             *SERVE,
             *("--data-dir", str(self.data_dir), "--listen", self.bootstrap, "--http", f"{self.host}:{self.http_port}"),
+            *(() if self.host == LOCAL else ("--insecure",)),  # a network that the test has made for itself
             *self.options,
             *secured_run.serve_options(self.bootstrap),
             *(() if self.host == LOCAL else ("--insecure",)),
