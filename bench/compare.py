@@ -5,9 +5,9 @@ to the one and the other in turn: A B, B A, A B, so that whatever else the machi
 time of the node alone, all its threads, in nanoseconds, and never the time on the wall. Nodes are pinned to the first
 core, the load generator to the last.
 
-The ratio of a round is that of the medians of its bursts. A process is a few percent faster or slower for its whole
-life, by where its memory happens to lie: so rounds count, and not bursts, and how far their ratios lie apart says what
-the result is worth.
+The ratio of a round is that of the cheapest burst of each: others on the machine only add to what a burst costs, by
+what they push out of the caches. A process is a few percent faster or slower for its whole life, by where its memory
+happens to lie: so rounds count, and not bursts, and how far their ratios lie apart says what the result is worth.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -106,6 +107,7 @@ class NodeOfTree(Node):
 def main() -> int:
     options = _arguments()
     programs.compile_all()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: nodes stopped, trees and files gone
     if is_busy():
         print("other programs keep this machine busy: look at how far the rounds lie apart", file=sys.stderr)
     loads = [load for load in LOADS if not options.only or any(word in load.name for word in options.only)]
@@ -183,12 +185,12 @@ def _bursts(load: Load, nodes: Mapping[int, NodeOfTree], count: int) -> tuple[fl
             cost_us = nodes[which].cost_us(load)
             if burst >= WARM_BURSTS:
                 costs[which].append(cost_us)
-    return statistics.median(costs[0]), statistics.median(costs[1])
+    return min(costs[0]), min(costs[1])
 
 
 def _say_head(trees: Sequence[Tree]) -> None:
     old, new = (tree.commit[:8] for tree in trees)
-    print(f"{'CPU of the node, us per request':<34}{old:>10}{new:>10}{'ratio':>9}   of the rounds")
+    print(f"{'CPU of the node, us per request':<34}{old:>10}{new:>10}{'ratio':>9}   of the rounds", flush=True)
 
 
 def _told(load: Load, rounds: Sequence[tuple[float, float]]) -> bool:
