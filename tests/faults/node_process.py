@@ -91,7 +91,6 @@ class NodeProcess:
             *(() if self.host == LOCAL else ("--insecure",)),  # a network that the test has made for itself
             *self.options,
             *secured_run.serve_options(self.bootstrap),
-            *(() if self.host == LOCAL else ("--insecure",)),
             *configs,
         ]
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
