@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from headrace.servers.kafka.connections.connection import Connection
 
-LOOK_S: Final = 5.0  # how late somebody may hear that quotas have changed; ten thousand who wait cost 1 % of a core
+LOOK_S: Final = 10.0  # how late somebody may hear that quotas have changed; ten thousand who wait cost 2 % of a core
 SPREAD: Final = 64  # parts into which the looks of those are spread who were muted together
 
 
