@@ -122,6 +122,8 @@ class ClientConnection(Protocol):
     """What it may do with records; None where nobody is asked."""
     address: str
     is_gone: bool
+    is_metered: bool
+    """Whether what this turn's requests use is counted."""
 
     @property
     def login(self) -> ClientLogin | None:

@@ -96,7 +96,8 @@ class Connection:
         self.muting = Muting(self)
         self._quotas = None if server.is_for_nodes else parts.client_quotas
         self.meter = Meter(self, self._quotas)
-        self._is_metered = False
+        self.is_metered = False
+        """Whether what this turn's requests use is counted."""
         self._is_paused = False
         self._is_going_on = False
         self._is_serving = False
@@ -216,7 +217,7 @@ class Connection:
         self._registration.look_at_lease(now_s)
         self._turn_began_s = now_s
         quotas = self._quotas
-        self._is_metered = quotas is not None and quotas.are_any and self.meter.begins_turn(now_s)
+        self.is_metered = quotas is not None and quotas.are_any and self.meter.begins_turn(now_s)
         self._is_serving = True
         try:
             try:
@@ -231,7 +232,7 @@ class Connection:
         except Exception:  # noqa: BLE001 - a bug met by one client must not reach the others
             self.met_a_bug("a request")
         self._is_serving = False
-        if self._is_metered:
+        if self.is_metered:
             self.meter.ends_turn()
         if not self.has_asked and self._buffer.start > 0 and self.kept_out_by is None:
             self.has_asked = True
@@ -242,7 +243,7 @@ class Connection:
     def _begin_requests(self) -> None:
         buffer, slots, kept_out_by = self._buffer, self._slots, self.kept_out_by
         frame_max_bytes = self.server.frame_max_bytes if kept_out_by is None else kept_out_by.frame_max_bytes
-        raw, end, is_metered = buffer.raw, buffer.end, self._is_metered
+        raw, end, is_metered = buffer.raw, buffer.end, self.is_metered
         served = 0
         while not (self._is_paused or self.is_gone):
             start = buffer.start
@@ -313,7 +314,7 @@ class Connection:
         if iscoroutine(outcome):
             self._slow.begin(slot, outcome, api.name, api_key, request)
         else:
-            if self._is_metered:
+            if self.is_metered:
                 outcome = self.meter.handled(outcome, request)
             self.fill(slot, encode_response(correlation_id, api_key, version, outcome))
 
@@ -335,7 +336,7 @@ class Connection:
         self._has_staged = False
         produces, self._produces = self._produces, []
         self._stage.commit()
-        if self._is_metered:
+        if self.is_metered:
             self.meter.wrote(produces)
         for pending in produces:
             pending.finish(self)

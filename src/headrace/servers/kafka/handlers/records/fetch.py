@@ -70,7 +70,7 @@ def begin(parts: FetchParts, message: FetchRequest, request: Request, slot: Slot
         chunks = encode_fetch_response(request.correlation_id, request.version, (), error_code=refusal.code)
         request.connection.fill_with_slices(slot, chunks)
         return None
-    usage = request.connection.meter.usage_of(request)
+    usage = request.connection.meter.usage_of(request) if request.connection.is_metered else None
     if usage is not None and (owed_s := usage.fetch_owed_s()) > 0:
         throttle_ms = request.connection.meter.mute(owed_s)
         _answer_without_records(parts, request, slot, session, throttle_ms, is_full=is_full)

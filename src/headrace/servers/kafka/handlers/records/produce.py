@@ -106,7 +106,8 @@ class PendingProduce(Slot):
     def finish(self, connection: ClientConnection) -> None:
         """Second stage, after the write: answer, or wait until every batch is committed."""
         if self.acks == ACKS_LEADER:
-            connection.fill(self, self._whole_answer())
+            answer = self._answer()
+            connection.fill(self, self._with_throttle(answer) if self.throttle_ms else answer)
         elif self.acks == ACKS_NONE:
             self._close_on_error(connection)
         else:
@@ -121,7 +122,8 @@ class PendingProduce(Slot):
         for _, results in self._all_results():
             self._watch(results)
         if not self._awaited:
-            connection.fill(self, self._whole_answer())
+            answer = self._answer()
+            connection.fill(self, self._with_throttle(answer) if self.throttle_ms else answer)
 
     def _watch(self, results: Sequence[Result]) -> None:
         """In the turn that wrote them: later this node may follow another, whose high watermark says nothing of what
@@ -134,11 +136,11 @@ class PendingProduce(Slot):
     def _one_committed(self) -> None:
         self._awaited -= 1
         if not self._awaited and not self._connection.is_gone:
-            self._connection.answer_together(self, self._whole_answer())
+            answer = self._answer()
+            self._connection.answer_together(self, self._with_throttle(answer) if self.throttle_ms else answer)
 
-    def _whole_answer(self) -> bytes:
-        answer = self._answer()
-        return with_throttle(answer, self._version, self.throttle_ms) if self.throttle_ms else answer
+    def _with_throttle(self, answer: bytes) -> bytes:
+        return with_throttle(answer, self._version, self.throttle_ms)
 
     def _answer(self) -> bytes:
         topics = [(topic, self._encoded(results)) for topic, results in self._all_results()]
