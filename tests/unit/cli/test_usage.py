@@ -101,6 +101,14 @@ def test_a_file_with_a_secret_that_everybody_can_read_is_named(
         assert "hunter2" not in said
 
 
+def test_who_can_never_make_an_access_rule_is_told_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], taken_port: int
+) -> None:
+    place = ["--data-dir", str(tmp_path / "data"), "--http", "off", "--listen", f"127.0.0.1:{taken_port}"]
+    assert run(["serve", *place, "-X", "authorizer.class.name=headrace"]) == 1
+    assert "super.users is empty" in capsys.readouterr().err
+
+
 def test_nobody_is_told_to_find_a_node_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--data-dir", str(tmp_path / "data"), "--http", "off", "--cluster-listen", "0.0.0.0:0"]
     assert run(["serve", *place, "--listen", "127.0.0.1:0"]) == 1

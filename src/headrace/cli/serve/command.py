@@ -156,6 +156,7 @@ def command(
     from headrace.cli.serve.addresses import CannotStart, ServeOptions
     from headrace.cli.serve.logs import configure_logging
     from headrace.cli.serve.node_process import log, serve
+    from headrace.cli.serve.super_users import doubts_about_super_users
     from headrace.cli.terminal.complaints import Complaint
 
     if voters and join:
@@ -179,6 +180,8 @@ def command(
     configure_logging(log_level, log_format)
     if config is not None and (named := _secrets_in(said.configs)) and everybody_may_read(str(config)):
         log.warning("%s holds %s, and everybody on this machine can read it: chmod 600", config, ", ".join(named))
+    for doubt in doubts_about_super_users(configs):
+        log.warning("%s", doubt)
     for note in said.notes:
         log.info("%s: %s", config, note)
     try:
