@@ -54,6 +54,12 @@ def test_a_number_that_is_missing_stays_in_its_column() -> None:
     assert table(("LAG",), [(1000,), (None,), ("unknown",)]) == "    LAG\n   1000\n      -\nunknown"
 
 
+def test_what_somebody_has_sent_does_not_steer_the_terminal() -> None:
+    group = "caf\u00e9\x1b[2J\nmine  Stable\x9b"
+    shown = "caf\u00e9\\x1b[2J\\nmine  Stable\\x9b"
+    assert table(("GROUP",), [(group,)]) == f"GROUP\n{shown}"
+
+
 def test_an_empty_table_is_its_head() -> None:
     assert table(("NAME", "COUNT"), []) == "NAME  COUNT"
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headrace.cli.terminal.output import printable
 from headrace.cli.terminal.timestamps import parse_timestamp
 
 UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -85,8 +86,4 @@ def as_text(entry: Entry) -> str:
         *([f"client {entry['client_id']}"] if entry.get("client_id") else []),
         *([f"{entry['repeated']} times more"] if entry.get("repeated") else []),
     ]
-    return "  ".join(_printable(word) for word in words)
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else text.encode("unicode_escape").decode()
+    return "  ".join(printable(word) for word in words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.terminal.output import duration_text, plural, table
+from headrace.cli.terminal.output import duration_text, plural, printable, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +118,7 @@ def _member_line(
     label: str, partitions: Sequence[TopicPartition], lags: Sequence[PartitionLag], is_one_topic: bool
 ) -> str:
     names = [str(name.partition) if is_one_topic else str(name) for name in sorted(partitions)]
-    return f"{label}: Partitions [{', '.join(names)}], Lag: {total_lag_text(lags)}"
+    return f"{printable(label)}: Partitions [{', '.join(names)}], Lag: {total_lag_text(lags)}"
 
 
 def _lag_cells(lag: PartitionLag) -> tuple[object, ...]:

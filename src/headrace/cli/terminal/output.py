@@ -57,7 +57,15 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Names of groups, clients and users are whatever somebody has sent: they must not steer the terminal of whoever
+    looks at them, nor look like lines of ours."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def bytes_text(count: float) -> str:
