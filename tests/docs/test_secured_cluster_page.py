@@ -132,8 +132,8 @@ def command_lines() -> Iterator[CommandLines]:
 def cluster(tmp_path_factory: pytest.TempPathFactory, command_lines: CommandLines) -> Iterator[PageCluster]:
     assert command_lines.is_alive()
     running = PageCluster(tmp_path_factory.mktemp("secured"))
-    running.start()
     try:
+        running.start()
         running.walk()
         yield running
     finally:
