@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from headrace.runtime.network import PeerCertificate
@@ -23,6 +24,9 @@ _KEYWORDS: Final = {
 }
 """RFC 2253, section 2.3. What is not among them is written as numbers and bytes."""
 _EXPLICIT_0: Final = 0xA0
+_BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
+_END: Final = b"-----END CERTIFICATE-----"
+_GENERALIZED_TIME: Final = 0x18
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _ENCODINGS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x16: "ascii", 0x14: "latin-1", 0x1E: "utf-16-be", 0x1C: "utf-32-be"}
 
@@ -39,11 +43,31 @@ def certificate_of(tls: ssl.SSLObject) -> PeerCertificate | None:
 
 def subject_of(certificate: bytes) -> str:
     """The subject of a certificate in DER, as Java's `X500Principal.getName()` writes it."""
-    to_be_signed = _fields(_Element.at(certificate, 0))[0]
-    fields = _fields(to_be_signed)
+    return distinguished_name(_signed_fields(certificate)[4])
+
+
+def end_of_validity_s(certificate: bytes) -> float:
+    """Until when a certificate in DER is valid, as seconds since 1970. ValueError if it does not say so by RFC 5280."""
+    _, end = _fields(_signed_fields(certificate)[3])
+    has_century = end.tag == _GENERALIZED_TIME
+    text = end.content.decode("ascii")
+    if not has_century:  # RFC 5280: two digits are 1950 to 2049
+        text = ("20" if text < "50" else "19") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def first_certificate(pem: bytes) -> bytes:
+    """The one that a chain begins with, as DER. OpenSSL has read it before."""
+    start = pem.index(_BEGIN)
+    end = pem.index(_END, start) + len(_END)
+    return ssl.PEM_cert_to_DER_cert(pem[start:end].decode("ascii"))
+
+
+def _signed_fields(certificate: bytes) -> list[_Element]:
+    fields = _fields(_fields(_Element.at(certificate, 0))[0])
     if fields[0].tag == _EXPLICIT_0:  # the version, which the first kind of certificates does not have
         fields = fields[1:]
-    return distinguished_name(fields[4])
+    return fields
 
 
 def distinguished_name(name: _Element) -> str:

@@ -6,9 +6,11 @@ import asyncio
 import logging
 import os
 import ssl
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from headrace.runtime.tls.certificates import end_of_validity_s, first_certificate
 from headrace.runtime.tls.settings import UnusableTls, client_context, server_context
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class _Tls:
             return
         self._stamp = stamp  # files that cannot be used are told of once, and not until they change again
         try:
-            self.context = await threads.run(self._make)
+            self.context = await threads.run(self._made_anew)
         except UnusableTls as trouble:
             self.failed_reloads += 1
             self.problem_of_files = str(trouble)
@@ -62,6 +64,18 @@ class _Tls:
             self.reloads += 1
             self.problem_of_files = ""
             log.info("new connections use the changed certificates: %s", ", ".join(self._settings.files()))
+
+    def _made_anew(self) -> ssl.SSLContext:
+        """Whoever has put an old certificate in the place of one that is still valid has mixed up two files."""
+        context, own = self._make(), self._settings.own
+        if own is not None:
+            try:
+                end_s = end_of_validity_s(first_certificate(own.read()))
+            except (ValueError, IndexError) as error:
+                raise UnusableTls(f"the certificate in {own} does not say until when it is valid") from error
+            if end_s < time.time():
+                raise UnusableTls(f"the certificate in {own} has expired: put one there that is valid")
+        return context
 
     def _look(self) -> Stamp:
         return tuple(_stamp_of(path) for path in self._settings.files())
