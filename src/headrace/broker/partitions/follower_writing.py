@@ -9,6 +9,7 @@ from headrace.replication.fetched_batches import Expected, new_batches
 
 if TYPE_CHECKING:
     from headrace.broker.partitions.partition import Partition
+    from headrace.replication.replica import Replica
     from headrace.storage.store.flusher import Flusher
 
 
@@ -22,10 +23,10 @@ class FollowerWriter:
 
     __slots__ = ("_flusher", "_log", "_partition", "_replica")
 
-    def __init__(self, partition: Partition, flusher: Flusher) -> None:
+    def __init__(self, partition: Partition, replica: Replica, flusher: Flusher) -> None:
         self._partition = partition
         self._log = partition.log
-        self._replica = partition.replica
+        self._replica = replica
         self._flusher = flusher
 
     def append(

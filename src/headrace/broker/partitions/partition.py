@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.metadata.configs.settings import TopicSettings
     from headrace.model.names import NodeId
     from headrace.replication.replica import Durability, Replica
+    from headrace.replication.replica_view import ReplicaView
     from headrace.runtime.clock import Clock
     from headrace.runtime.disk import FileSlice
     from headrace.storage.files.damage import DamagedLog
@@ -49,6 +50,7 @@ class Partition:
         "_clock",
         "_damaged_place",
         "_flusher",
+        "_replica",
         "_rules",
         "follower_writer",
         "high_watermark",
@@ -79,7 +81,9 @@ class Partition:
         self.name = name
         self.index = name.partition
         self.log = log
-        self.replica = replica
+        self._replica = replica
+        self.replica: ReplicaView = replica
+        """The same, as others may have it."""
         self.partition_epoch = 0
         """Which state of the partition the controller was last heard of."""
         self.was_in_sync = False
@@ -91,7 +95,7 @@ class Partition:
         self._clock = clock
         self._rules = TopicRules(name.topic, clock)
         self.writer = PartitionWriter(self, self._rules, stage, clock)
-        self.follower_writer = FollowerWriter(self, flusher)
+        self.follower_writer = FollowerWriter(self, replica, flusher)
         self.waiters = CommitWaiters()
         self.watchers = Watchers(self)
         self._damaged_place: tuple[str, int] | None = None
@@ -108,14 +112,14 @@ class Partition:
         log, watchers = self.log, self.watchers
         if watchers.byte_waits is not None:
             watchers.count_bytes(self.replica.written, log.bytes_appended)
-        self.advance(self.replica.on_written(Offset(log.next_offset)))
+        self.advance(self._replica.on_written(Offset(log.next_offset)))
         self._flusher.want(log, is_urgent=is_urgent or bool(watchers.readers))
         if watchers.followers:
             watchers.written()
 
     def flushed(self) -> None:
         """The log's bytes up to its `flushed_offset` are on the device."""
-        self.advance(self.replica.on_flushed(Offset(self.log.flushed_offset)))
+        self.advance(self._replica.on_flushed(Offset(self.log.flushed_offset)))
         if self.on_flushed is not None:
             self.on_flushed(self)
 
@@ -243,11 +247,11 @@ class Partition:
         """A follower that agrees with us up to `written` asks for more."""
         now_ms = int(self._clock.monotonic_s() * 1000)
         safe = min(flushed, written)
-        self.advance(self.replica.on_follower_fetched(node_id, broker_epoch, written, safe, now_ms, log_start))
+        self.advance(self._replica.on_follower_fetched(node_id, broker_epoch, written, safe, now_ms, log_start))
 
     def follow(self, epoch: Epoch, leader: NodeId, replicas: Sequence[NodeId]) -> None:
         """Another node leads from `epoch` on, or nobody does. Whoever waits for us has to ask there."""
-        self.replica.become_follower(epoch, leader, replicas)
+        self._replica.become_follower(epoch, leader, replicas)
         self.writer.end_epoch()
         self.watchers.recount_bytes()
         self.waiters.refuse_all(
@@ -261,7 +265,7 @@ class Partition:
         self._rules.configure(settings)
         self.log.settings = log_settings(settings)
         policy: Durability = "flushed" if settings.commits_when_flushed else "written"
-        self.advance(self.replica.set_policy(durability=policy, min_insync=settings.min_insync_replicas))
+        self.advance(self._replica.set_policy(durability=policy, min_insync=settings.min_insync_replicas))
 
     def lead(
         self,
@@ -274,21 +278,29 @@ class Partition:
         self.partition_epoch = partition_epoch
         self.writer.begin_epoch()
         now_ms = int(self._clock.monotonic_s() * 1000)
-        self.advance(self.replica.become_leader(epoch, in_sync, replicas, now_ms, eligible))
+        self.advance(self._replica.become_leader(epoch, in_sync, replicas, now_ms, eligible))
 
     def set_leased(self, is_leased: bool) -> None:
         """Without a lease it takes and shows nothing, also if it leads: another node may do so by now. Whoever waits
         here for what he wrote should ask there: he would wait for as long as this node is alone."""
-        self.advance(self.replica.set_leased(is_leased))
+        self.advance(self._replica.set_leased(is_leased))
         if not is_leased and self.waiters:
             self.waiters.refuse_all(
                 Reason(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another node may lead {self.name}: this one has no lease")
             )
 
+    def propose_in_sync(self, wanted: tuple[NodeId, ...]) -> None:
+        """As the leader: the controller is asked for this in-sync set."""
+        self._replica.propose_in_sync(wanted)
+
+    def proposal_ended(self, *, is_refused: bool) -> None:
+        """The controller has not agreed, or it is not known whether it has."""
+        self._replica.proposal_ended(is_refused=is_refused)
+
     def agreed_in_sync(self, in_sync: Sequence[NodeId], partition_epoch: int, eligible: Sequence[NodeId] = ()) -> None:
         """As the leader: the controller has agreed to this in-sync set."""
         self.partition_epoch = partition_epoch
-        self.advance(self.replica.set_in_sync(in_sync, eligible))
+        self.advance(self._replica.set_in_sync(in_sync, eligible))
 
     def met(self, damage: DamagedLog) -> None:
         """A reader met damage. It is told to the operator once, not once for every reader."""
@@ -312,7 +324,7 @@ class Partition:
     def retire(self, reason: Reason) -> None:
         """The partition is deleted or no longer ours: nobody may wait for it any longer."""
         self.waiters.refuse_all(reason)
-        self.replica.resign()
+        self._replica.resign()
         self.writer.end_epoch()
         self.watchers.changed()
 

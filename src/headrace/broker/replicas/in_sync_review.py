@@ -103,7 +103,7 @@ class InSyncReview:
 
     def _propose(self, partition: Partition, wanted: tuple[NodeId, ...]) -> _Wish:
         wish = _Wish(partition, self._change(partition, wanted))
-        partition.replica.propose_in_sync(wanted)
+        partition.propose_in_sync(wanted)
         log.debug("%s: in sync are %s, and shall be %s", partition.name, partition.replica.in_sync, wanted)
         return wish
 
@@ -122,7 +122,7 @@ class InSyncReview:
             # Where it is not known whether the controller has agreed, whoever was to enter still counts; the same
             # wish is made again, and either it was heard the first time or it is now.
             if code is not ErrorCode.NONE:
-                partition.replica.proposal_ended(is_refused=code in REFUSALS)
+                partition.proposal_ended(is_refused=code in REFUSALS)
 
     def _change(self, partition: Partition, wanted: tuple[NodeId, ...]) -> IsrChange:
         me, replica = self._channel, partition.replica

@@ -237,7 +237,7 @@ class ReplicaWatch:
 
     def _check_counted(self, node_id: NodeId, partition: Partition) -> None:
         """Whoever may be elected counts for the high watermark, also while the leader has not heard of it yet."""
-        state, replica = self._state_of(partition), partition.replica
+        state, replica = self._state_of(partition), partition._replica
         assert state is not None, "somebody was elected"
         uncounted = {*state.isr, *state.eligible} - replica._members
         if uncounted:
