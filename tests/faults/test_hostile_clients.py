@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FRAME_MAX = 100 * MIB
+CREATE_DELEGATION_TOKEN = 38  # one of Kafka's that is not served
 API_VERSIONS_V0 = framed(request_start(ApiKey.API_VERSIONS, 0))
 
 
@@ -103,7 +104,7 @@ def test_unknown_apis_and_versions_close_the_connection(node: WatchedNode) -> No
     strange = [(-1, 0), (999, 0), (2**15 - 1, 3), (-(2**15), 0)]
     strange += [(key, api.version_max + 1) for key, api in APIS.items() if key != ApiKey.API_VERSIONS]
     strange += [(ApiKey.PRODUCE, 2), (ApiKey.PRODUCE, -1), (ApiKey.FETCH, 3), (ApiKey.METADATA, -1)]
-    strange += [(ApiKey.ALTER_CLIENT_QUOTAS, 1), (ApiKey.SASL_HANDSHAKE, 1)]
+    strange += [(ApiKey.ALTER_CLIENT_QUOTAS, 1), (CREATE_DELEGATION_TOKEN, 3)]
     strange += [(ApiKey.RAFT_APPEND_ENTRIES, 0), (ApiKey.FORWARD, 0), (ApiKey.BROKER_HEARTBEAT, 1)]  # for nodes only
     with node.attacked():
         for api_key, version in strange:

@@ -238,7 +238,7 @@ CASES = [
     Case(count_what_is_only_written, (), {Kind.DISORDER}),
     Case(forget_producers_at_start, ("crash",), {Kind.REPEATED}),
     Case(recover_one_batch_less, ("crash",), {Kind.BUG, *LOSS}),
-    Case(recover_without_crc, ("power cut in the middle", "power cut"), {Kind.BUG, Kind.STUCK}, first_seed=5),
+    Case(recover_without_crc, ("power cut in the middle", "power cut"), {Kind.BUG, Kind.STUCK}, first_seed=61),
     Case(commit_metadata_without_sync, ("power cut",), {Kind.METADATA, Kind.TWO_PRODUCERS}),
     Case(count_producer_ids_in_memory, ("crash",), {Kind.TWO_PRODUCERS}),
     Case(delete_records_in_memory, ("crash",), {Kind.UNDELETED}, first_seed=1),
