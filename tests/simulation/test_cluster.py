@@ -56,6 +56,11 @@ def test_a_partition_that_is_given_up_finds_an_owner_though_the_leader_dies_in_b
     assert_good(run_scenario(5114, node_count=NODES, trouble_s=20.0))
 
 
+def test_a_replica_that_ends_inside_the_leaders_first_batch_comes_back() -> None:
+    """Here it had batches of an earlier leader, and the records that showed where they part had been deleted."""
+    assert_good(run_scenario(5045, node_count=NODES, trouble_s=20.0))
+
+
 @one_process
 def test_the_seeds_see_every_kind_of_trouble_and_enough_work() -> None:
     totals = Totals()

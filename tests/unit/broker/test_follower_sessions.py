@@ -20,7 +20,7 @@ from headrace.broker.partitions.topic_table import ServedTopic, TopicTable
 from headrace.broker.replicas import fetcher_session as follower_session
 from headrace.broker.replicas.fetcher_session import FetcherSession
 from headrace.model.errors import ErrorCode
-from headrace.model.names import Epoch, LogId, NodeId, Offset, TopicId
+from headrace.model.names import NO_EPOCH, Epoch, LogId, NodeId, Offset, TopicId
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.disk import SystemDisk
 from headrace.runtime.entropy import SystemEntropy
@@ -197,6 +197,21 @@ def test_a_log_that_begins_inside_a_batch_is_followed_from_where_that_batch_begi
     ((_, refused),) = leader.look().results
     assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert refused.log_start_offset == 2, "a replica that began at 3 would lack the batch that holds it"
+    leader.asked(2)
+    assert leader.answer() == [(len(batch_of(2)), len(batch_of(3)))]
+
+
+def test_a_replica_that_ends_inside_the_first_batch_begins_anew_where_that_begins(small: SmallPartition) -> None:
+    """Another leader has written what it has there; what would show that was deleted here."""
+    leader = Leader(small)
+    small.partition.replica.set_in_sync([NODE])
+    small.send(batch_of(2))
+    small.send(batch_of(3))
+    small.flush()
+    delete_records(small.partition, Offset(4))
+    leader.asked(3)
+    ((_, diverged),) = leader.look().results
+    assert diverged.diverging == (NO_EPOCH, 2)
     leader.asked(2)
     assert leader.answer() == [(len(batch_of(2)), len(batch_of(3)))]
 

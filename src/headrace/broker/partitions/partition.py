@@ -234,7 +234,11 @@ class Partition:
         """
         if last_epoch == NO_EPOCH and offset > self.log.next_offset:  # empty, and yet it has seen more than we have
             return NO_EPOCH, Offset(self.log.reader.first_batch_offset())
-        if last_epoch == NO_EPOCH or offset < self.log.start_offset:
+        if offset < self.log.start_offset:
+            first = Offset(self.log.reader.first_batch_offset())
+            # Copies end where batches do. One that ends inside our first has other batches there, of another leader.
+            return (NO_EPOCH, first) if first < offset else None
+        if last_epoch == NO_EPOCH:
             return None
         epoch, end = self.epoch_end(last_epoch)
         if epoch == NO_EPOCH:  # all that we know of is of later leaders
