@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -132,6 +132,21 @@ async def test_the_time_for_a_login_begins_before_tls(tmp_path: Path, held: Held
         with pytest.raises((AssertionError, ConnectionError)):
             await log_in(client)
         assert living.node.counters.logins.succeeded == 0
+
+
+async def test_who_shakes_hands_while_the_listener_stops_is_not_served(
+    tmp_path: Path, held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with guarded(tmp_path, held) as living:
+        client = await living.connect()
+        await living.server.stop()
+        with suppress(ConnectionError):  # or it is cut already while it shakes hands
+            await client.writer.start_tls(client_context(held.trusting), server_hostname="localhost")
+            client.begin(SaslHandshakeRequest("PLAIN"), 1)
+            client.begin(SaslAuthenticateRequest(b"\0alice\0wonder"), 2)
+        assert await client.frame() is None
+        assert living.node.counters.logins.succeeded == 0
+    assert "our fault" not in caplog.text
 
 
 # ---- what is no TLS

@@ -72,6 +72,7 @@ class KafkaServer:
         self._advertised = advertised
         self._all_left = asyncio.Event()
         self._listener: Listener | None = None
+        self._is_stopping = False
         self._refusals = 0
         self._is_looking_for_slow = False
         self.described_topics: dict[TopicId, tuple[Topic, object, MetadataResponseTopic]] = {}
@@ -114,6 +115,7 @@ class KafkaServer:
 
     async def stop(self) -> None:
         """Answer what is under way, if that is soon, and close every connection."""
+        self._is_stopping = True
         if self._listener is not None:
             await self._listener.close()
         for connection in self.connections.seats():
@@ -147,6 +149,9 @@ class KafkaServer:
     def opened(self, connection: Connection) -> None:
         self.connections.add(connection)
         self.parts.counters.connections = len(self.connections)
+        if self._is_stopping:  # it has shaken hands while the others left: TLS takes its time
+            connection.leave()
+            return
         problem = (
             self.connections.problem_of(connection)
             or self._problem_of_pace(connection)
